@@ -3,9 +3,13 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+DESTDIR ?=
 PREFIX ?= /usr
-SYSCONFDIR ?= /etc
+LIBDIR ?= $(PREFIX)/lib/checkpointd
 UNITDIR ?= /lib/systemd/system
+CONFDIR := /etc/checkpointd
+# The interpreter that the launcher names: the node's own, never one of a developer's.
+NODE_PYTHON ?= /usr/bin/python3
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
@@ -50,6 +54,38 @@ lint: $(INSTALLED)  ## The linters and type checkers alone
 format: $(INSTALLED)  ## Format the code
 	$(BIN)/ruff check --fix-only -q
 	$(BIN)/ruff format -q
+
+.PHONY: e2e
+e2e: $(INSTALLED)  ## On a real node: systemd, containerd, kubelet, control plane (root; builds them once)
+	tests/e2e/setup
+	$(PYTEST) -m e2e tests/e2e
+
+# Needs on the node: python3 and Debian's python3-grpcio python3-protobuf python3-psutil
+# python3-pyinotify python3-requests python3-sdnotify python3-tomli python3-yaml. No .venv.
+SOURCES := $(shell find checkpointd -name '*.py' 2>/dev/null)
+
+.PHONY: install
+install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, configuration
+	rm -rf $(DESTDIR)$(LIBDIR)
+	for file in $(SOURCES); do install -D -p -m 0644 $$file $(DESTDIR)$(LIBDIR)/$$file || exit 1; done
+	$(NODE_PYTHON) -m compileall -q -s '$(DESTDIR)' $(DESTDIR)$(LIBDIR)/checkpointd
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR) $(DESTDIR)$(CONFDIR)/checkpointd.toml.d
+	sed 's|@LIBDIR@|$(LIBDIR)|' packaging/launcher.in > $(DESTDIR)$(PREFIX)/bin/checkpointd
+	chmod 0755 $(DESTDIR)$(PREFIX)/bin/checkpointd
+	for unit in systemd/*.service; do \
+	    sed 's|/usr/bin/checkpointd|$(PREFIX)/bin/checkpointd|' $$unit > $(DESTDIR)$(UNITDIR)/$${unit##*/} || exit 1; \
+	    chmod 0644 $(DESTDIR)$(UNITDIR)/$${unit##*/}; \
+	done
+	test -e $(DESTDIR)$(CONFDIR)/checkpointd.toml || \
+	    install -p -m 0644 etc/checkpointd.toml $(DESTDIR)$(CONFDIR)/checkpointd.toml
+	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload && systemctl enable --now checkpointd"
+
+.PHONY: uninstall
+uninstall:  ## Remove what install put there, but for the configuration and /var/lib/checkpointd
+	rm -rf $(DESTDIR)$(LIBDIR)
+	rm -f $(DESTDIR)$(PREFIX)/bin/checkpointd
+	for unit in systemd/*.service; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
+	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload"
 
 .PHONY: clean
 clean:  ## Remove what building and testing left behind, and .venv

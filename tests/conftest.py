@@ -1,0 +1,38 @@
+"""Set up what all tests share: Hypothesis, and a guard that no test leaves a process behind.
+
+Fakes are in tests/fakes, builders of values beside the tests that use them; nothing here hides what
+a test depends on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import hypothesis
+import psutil
+import pytest
+
+# No deadline per example: the machine may be busy with other tests. In CI the examples are the same
+# at each run, so that a red run can be had again; at a desk each run looks somewhere else.
+hypothesis.settings.register_profile("desk", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+@pytest.fixture(autouse=True)
+def no_process_left_behind() -> Iterator[None]:
+    """Fail a test that ends while a process that it started still runs, and end that process."""
+    me = psutil.Process()
+    before = set(me.children(recursive=True))
+    yield
+    left = [child for child in me.children(recursive=True) if child not in before]
+    lines: list[str] = []
+    for child in left:
+        try:
+            lines.append(f"{child.pid} {child.status()} {' '.join(child.cmdline())}")
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    if lines:
+        pytest.fail("processes left behind:\n" + "\n".join(lines), pytrace=False)
