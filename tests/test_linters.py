@@ -1,4 +1,4 @@
-"""Run the linters and type checkers as tests: the message of a failed test is what the tool says."""
+"""Run the linters and type checkers as tests: a failed one's message is what the tool says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ UNITS = sorted((ROOT / "systemd").glob("*.service"))
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
     """Run one tool; fail with what it printed if it exits other than 0."""
-    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, cwd=cwd, check=False, capture_output=True, text=True, timeout=600
+    )
     if done.returncode != 0:
         name = Path(command[0]).name
         pytest.fail(f"{name} exited {done.returncode}\n{done.stdout}{done.stderr}", pytrace=False)
@@ -57,7 +59,7 @@ def python_files() -> list[Path]:
     return [p for p in project_files() if p.suffix == ".py" and "_generated" not in p.parts]
 
 
-# --- The tools ---------------------------------------------------------------------------------------
+# --- The tools -----------------------------------------------------------------------------------
 
 
 def test_ruff_finds_nothing() -> None:
@@ -82,7 +84,7 @@ def test_modules_import_only_from_the_floors_below() -> None:
     run(TOOLS / "lint-imports", "--no-cache")
 
 
-# --- The units ---------------------------------------------------------------------------------------
+# --- The units -----------------------------------------------------------------------------------
 
 
 def stage_units(at: Path) -> None:
@@ -128,7 +130,7 @@ def test_no_unit_is_more_exposed_than_it_was(unit: Path) -> None:
     run("systemd-analyze", "security", "--offline=yes", "--no-pager", threshold, unit)
 
 
-# --- The house rules that no tool knows --------------------------------------------------------------
+# --- The house rules that no tool knows ----------------------------------------------------------
 
 
 def test_no_file_outgrows_its_reader() -> None:
