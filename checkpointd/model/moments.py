@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -53,6 +54,6 @@ Reading = Seen[T_co] | Unknown
 """What every source yields. Written ``Seen[X] | Unknown`` in annotations."""
 
 
-def seen(value: T_co, at: Instant) -> Seen[T_co]:
+def seen(value: T, at: Instant) -> Seen[T]:
     """Make a fresh answer; the fold finds its true ``since``."""
     return Seen(value, at, at)

@@ -150,7 +150,7 @@ class SourceThread:
         while not self.stopping.is_set():
             try:
                 pause = self.step()
-            except Exception as error:  # noqa: BLE001 - the thread guard: a source never ends by a fault
+            except Exception as error:
                 logging.getLogger("checkpointd").exception("source %s failed", self.name)
                 self.report_failure(f"{self.name}: {type(error).__name__}: {error}")
                 pause = GUARD_PAUSE
