@@ -1,0 +1,6 @@
+# What checkpointd uses of sdnotify 0.3, which brings no types.
+
+class SystemdNotifier:
+    socket: object | None
+    def __init__(self, debug: bool = ...) -> None: ...
+    def notify(self, state: str) -> None: ...
