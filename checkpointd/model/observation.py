@@ -38,10 +38,13 @@ class ApiContact:
     run of answers, ``refusals`` the number of refused or reset connections since the last answer,
     ``silent_since`` the first attempt without a usable answer since the last one. ``why`` is the
     latest failure. ``failures`` counts failed tries (of any kind) since the last answer.
+    ``unknown_since`` is since when there has been no answer at all while not ``reached``: any answer
+    breaks it.
     """
 
     reached: bool
     reached_since: Instant
+    unknown_since: Instant | None = None
     answers_since: Instant | None = None
     answered_at: Instant | None = None
     refusals: int = 0
@@ -212,7 +215,12 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Sum up what every source last said. Built by ``decide.fold`` alone."""
+    """Sum up what every source last said. Built by ``decide.fold`` alone.
+
+    ``candidates`` and ``ready_since`` are by pod UID. ``had_processes`` holds the UIDs in whose
+    cgroups processes were ever seen, ``kubelet_in_boot`` whether a kubelet was, ``available`` since
+    when a source (by the name of its field) has answered without a break.
+    """
 
     boot_id: str
     started: Instant
@@ -236,6 +244,8 @@ class Observation:
     candidates: Mapping[str, Seen[Candidate | Refused] | Unknown]
     ready_since: Mapping[str, Instant]
     had_processes: frozenset[str]
+    kubelet_in_boot: bool = False
+    available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
 
 
 # ---- facts: what a source thread posts; the fold merges each into the Observation -----------------
