@@ -170,8 +170,8 @@ class Checkpoint:
 class NodeRecord:
     """Hold node.json: the world we know, contact with it, and all that was discovered.
 
-    ``contact_since`` and ``contact_lost`` are written at the change. ``all_gone_since`` is the first
-    consistent LIST that showed two or more checkpoints gone at once (rule 5).
+    ``contact_since`` and ``contact_lost`` are written at the change. ``all_gone_since`` is the
+    first consistent LIST that showed two or more checkpoints gone at once (rule 5).
     """
 
     node_name: str

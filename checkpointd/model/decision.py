@@ -10,7 +10,7 @@ from checkpointd.model.moments import Instant
 from checkpointd.model.pods import Slot
 
 
-# ---- actions: done in order; after a failed one the rest of its slot waits for the next cycle ------
+# ---- actions: done in order; after a failed one the rest of its slot waits for the next cycle ---
 @dataclass(frozen=True, slots=True)
 class WriteGeneration:
     """Write the files of a candidate, then its manifest and meta, into the store."""
@@ -97,7 +97,7 @@ Action = (
 )
 
 
-# ---- questions: level-triggered interest; observe answers each in a later observation ---------------
+# ---- questions: level-triggered interest; observe answers each in a later observation -----------
 class Topic(Enum):
     """Name what decide may ask of observe."""
 
@@ -131,7 +131,7 @@ class Question:
     after: Instant | None = None
 
 
-# ---- reasons ----------------------------------------------------------------------------------------
+# ---- reasons ------------------------------------------------------------------------------------
 class Severity(Enum):
     """Say how a reason is logged: alarms also make status degraded."""
 

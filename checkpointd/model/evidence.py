@@ -67,10 +67,10 @@ class Order(Enum):
 class Evidence:
     """Hold all that the table may look at.
 
-    ``runs`` speaks of parent and successor together, ``copy_runs`` of the copy (YES while a container
-    of it runs), ``copy_gone`` of its containers and sandboxes, ``copy_lost`` of a copy of which the
-    runtime shows nothing at all. ``*_over`` are deadlines that have passed. ``back_off_over`` holds
-    when the next offer is due.
+    ``runs`` speaks of parent and successor together, ``copy_runs`` of the copy (YES while a
+    container of it runs), ``copy_gone`` of its containers and sandboxes, ``copy_lost`` of a copy
+    of which the runtime shows nothing at all. ``*_over`` are deadlines that have passed.
+    ``back_off_over`` holds when the next offer is due.
     """
 
     frozen: bool

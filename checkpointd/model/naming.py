@@ -28,7 +28,7 @@ def copy_uid(digest: str) -> str:
 
 
 def copy_name(parent_name: str, digest: str, node_name: str) -> str:
-    """Return parent's name and a short suffix, cut and hashed so that all fits 253 with the node."""
+    """Return parent's name and a suffix, cut and hashed so that it fits 253 with the node."""
     suffix = f"-{digest[:6]}"
     room = POD_NAME_LIMIT - len(suffix) - len(node_name) - 1
     return cut(parent_name, room) + suffix

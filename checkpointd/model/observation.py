@@ -19,8 +19,8 @@ PodName = tuple[str, str]
 class World:
     """Say which world answers: UIDs of default/kubernetes (else kube-system) and of our Node.
 
-    ``node_found`` is False only for a Status NotFound that names our Node. ``anchor_uid`` is "" where
-    neither Service nor Namespace may be read. ``anchor`` says which of both it is.
+    ``node_found`` is False only for a Status NotFound that names our Node. ``anchor_uid`` is ""
+    where neither Service nor Namespace may be read. ``anchor`` says which of both it is.
     """
 
     anchor: str
@@ -34,12 +34,12 @@ class World:
 class ApiContact:
     """Count answers and refusals; the fold alone moves ``reached``.
 
-    ``reached_since`` is when ``reached`` last changed. ``answers_since`` is the first of an unbroken
-    run of answers, ``refusals`` the number of refused or reset connections since the last answer,
-    ``silent_since`` the first attempt without a usable answer since the last one. ``why`` is the
-    latest failure. ``failures`` counts failed tries (of any kind) since the last answer.
-    ``unknown_since`` is since when there has been no answer at all while not ``reached``: any answer
-    breaks it.
+    ``reached_since`` is when ``reached`` last changed. ``answers_since`` is the first of an
+    unbroken run of answers, ``refusals`` the number of refused or reset connections since the last
+    answer, ``silent_since`` the first attempt without a usable answer since the last one. ``why``
+    is the latest failure. ``failures`` counts failed tries (of any kind) since the last answer.
+    ``unknown_since`` is since when there has been no answer at all while not ``reached``: any
+    answer breaks it.
     """
 
     reached: bool
@@ -178,8 +178,8 @@ class PodProcesses:
 class ManifestFile:
     """Hold one entry of the static-pod directory; ``ours`` by name and annotations.
 
-    ``problem`` is why it could not be read as a Pod ("" when it could). ``slot``, ``generation`` and
-    ``activation`` are ours only.
+    ``problem`` is why it could not be read as a Pod ("" when it could). ``slot``, ``generation``
+    and ``activation`` are ours only.
     """
 
     name: str
@@ -248,7 +248,7 @@ class Observation:
     available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
 
 
-# ---- facts: what a source thread posts; the fold merges each into the Observation -----------------
+# ---- facts: what a source thread posts; the fold merges each into the Observation ---------------
 @dataclass(frozen=True, slots=True)
 class ApiAnswered:
     """A usable answer came from the API server (any path, also a watch event)."""

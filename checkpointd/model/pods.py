@@ -54,8 +54,8 @@ class Controller:
 class ApiPod:
     """Say what the API server last said of one pod of this node.
 
-    ``marked`` is the answer of ``model.selection`` with root's configuration; ``mark_note`` says why
-    a mark does not count. ``started`` is the latest start of its running containers and
+    ``marked`` is the answer of ``model.selection`` with root's configuration; ``mark_note`` says
+    why a mark does not count. ``started`` is the latest start of its running containers and
     ``created`` its creation, both RFC 3339 as the API wrote them. ``ready`` is the Ready condition
     being "True"; ``containers_ready`` that every container is ready now. ``raw`` is kept for marked
     pods only.
