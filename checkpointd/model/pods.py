@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkpointd import json_fields
 from checkpointd.json_fields import Json
+from checkpointd.model import naming
 
 CHECKPOINT_MARK = "checkpointd.io/checkpoint"
 LEGACY_CHECKPOINT_MARK = "checkpointer.alpha.coreos.com/checkpoint"
@@ -22,6 +24,9 @@ COPY_GENERATION = "checkpointd.io/generation"
 COPY_ACTIVATION = "checkpointd.io/activation"
 COPY_VERSION = "checkpointd.io/written-by"
 OUR_PREFIX = "checkpointd.io/"
+
+SLOT_LIMIT = 200
+"""Bytes of a slot's name: it is a directory of the store."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,6 +53,26 @@ class Controller:
     def is_daemon_set(self) -> bool:
         """Tell whether this is apps/* DaemonSet: its pods on one node follow each other."""
         return self.kind == "DaemonSet" and self.api_version.startswith("apps/")
+
+
+def controller_of(pod: Json) -> Controller | None:
+    """Return the owner of a raw pod that says ``controller: true``. Raises FieldError."""
+    for owner in json_fields.objects(pod, "metadata", "ownerReferences"):
+        if json_fields.boolean(owner, "controller"):
+            return Controller(
+                api_version=json_fields.text(owner, "apiVersion"),
+                kind=json_fields.text(owner, "kind"),
+                name=json_fields.text(owner, "name"),
+                uid=json_fields.optional_text(owner, "uid"),
+            )
+    return None
+
+
+def slot_for(namespace: str, name: str, controller: Controller | None) -> Slot:
+    """Return the slot of a pod: a DaemonSet's pods on this node share one (design, section 5)."""
+    if controller is not None and controller.is_daemon_set:
+        return Slot(namespace, naming.cut(f"ds.{controller.name}", SLOT_LIMIT))
+    return Slot(namespace, naming.cut(f"pod.{name}", SLOT_LIMIT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
