@@ -86,6 +86,7 @@ class Generation:
     spec_proven: bool = False
     content_proven: bool = False
     failed: bool = False
+    writable_host_path: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -127,11 +128,12 @@ class Transition:
 class Checkpoint:
     """Hold everything that is known of one slot; written before it is acted on.
 
-    ``words_of_previous`` are earlier parents that were not yet seen gone. ``gone_since`` is since
-    when the pod has been no longer wanted on trusted lists (rule 5). ``stop_until_quiet`` is since
-    when no container or sandbox of the copy has been seen (rule 9). ``retry_step`` counts failed
-    offers or hand-backs; ``not_before`` is when the next is due. ``failed_heir`` is the UID of the
-    parent or successor for which the hand-back failed (next try only for another UID).
+    ``gone_since`` is since when the pod has been no longer wanted on trusted lists (rule 5).
+    ``stopped_at`` is when the last copy's manifest was removed, ``stop_seconds`` how long it took to
+    end. ``attempts_at_stop`` is how often the heir's containers had been started by then, so that
+    exits after it can be counted (rule 4). ``retry_step`` counts failed offers; ``not_before`` is
+    when the next is due. ``failed_heir`` is the UID of the parent or successor for which the
+    hand-back failed (the next try is for another UID).
     """
 
     slot: Slot
@@ -151,9 +153,8 @@ class Checkpoint:
     owner_word_since: Instant | None
     gone_since: Instant | None
     stopped_at: Instant | None
-    stopped_for: str
-    last_stop_at: Instant | None
     stop_seconds: float | None
+    attempts_at_stop: int
     not_before: Instant | None
     retry_step: int
     failed_heir: str

@@ -85,6 +85,7 @@ class Candidate:
     grace_seconds: int
     hostname: str
     warnings: tuple[str, ...]
+    writable_host_path: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
