@@ -55,10 +55,14 @@ format: $(INSTALLED)  ## Format the code
 	$(BIN)/ruff check --fix-only -q
 	$(BIN)/ruff format -q
 
+.PHONY: config
+config: $(INSTALLED)  ## Write etc/checkpointd.toml from the table of options in the code
+	$(BIN)/python -c 'from checkpointd.settings import write; print(write.shipped(), end="")' > etc/checkpointd.toml
+
 .PHONY: e2e
 e2e: $(INSTALLED)  ## On a real node: systemd, containerd, kubelet, control plane (root; builds them once)
 	tests/e2e/setup
-	$(PYTEST) -m e2e tests/e2e
+	$(PYTEST) -m e2e --timeout=1800
 
 # Needs on the node: python3 and Debian's python3-grpcio python3-protobuf python3-psutil
 # python3-pyinotify python3-requests python3-sdnotify python3-tomli python3-yaml. No .venv.
