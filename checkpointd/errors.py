@@ -57,6 +57,10 @@ class DamagedError(StoreError):
     """Report content that its checksum or its schema contradicts."""
 
 
+class NoSpaceError(StoreError):
+    """Report a full file system (or quota): what was being written is not there."""
+
+
 class NewerSchemaError(StoreError):
     """Report a store written by a newer program: it is refused and not touched."""
 

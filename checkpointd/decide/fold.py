@@ -1,0 +1,328 @@
+"""Sum up facts: the pure fold of each observation, which keeps since-times and counts.
+
+Hysteresis of the contact with the API server lives here (design, section 2, "Contact with the
+API"), not in the source, so that it can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from checkpointd.model import observation as facts
+from checkpointd.model.checkpoint import NodeRecord, Stored
+from checkpointd.model.decision import Question, Topic
+from checkpointd.model.files import Candidate, Refused
+from checkpointd.model.moments import Instant, Seen, Unknown
+from checkpointd.model.observation import (
+    ApiContact,
+    Fact,
+    KubeletList,
+    MachineProcesses,
+    Observation,
+    PodName,
+    PodProcesses,
+)
+from checkpointd.model.pods import ApiPod
+from checkpointd.model.policy import Times
+
+T = TypeVar("T")
+FORGET_LISTED = 600.0
+"""Seconds for which the last listing of a pod name is remembered."""
+
+
+def initial(now: Instant, record: NodeRecord | None) -> Observation:
+    """Make the observation of a daemon that has not looked yet.
+
+    Contact found "in contact" after a restart: Unknown begins now. Lost in this boot: Unknown has
+    lasted since then.
+    """
+    unknown = Unknown("not yet read", now)
+    since = now
+    if record is not None and not record.in_contact and record.contact_changed is not None:
+        since = record.contact_changed if record.contact_changed.boot_id == now.boot_id else now
+    return Observation(
+        boot_id=now.boot_id,
+        started=now,
+        api_contact=ApiContact(reached=False, reached_since=since, unknown_since=since),
+        world=unknown,
+        api_pods=unknown,
+        confirmed_uids=unknown,
+        owners={},
+        lease=unknown,
+        machine=unknown,
+        kubelet_list=unknown,
+        running_pods=unknown,
+        runtime=unknown,
+        images=unknown,
+        processes=unknown,
+        manifests=unknown,
+        default_route=unknown,
+        manager_state=unknown,
+        frozen_file=False,
+        overrides={},
+        candidates={},
+        ready_since={},
+        had_processes=frozenset(),
+    )
+
+
+def fold(before: Observation, new: Iterable[Fact], now: Instant, times: Times) -> Observation:
+    """Merge facts into the observation, in order, then let time pass until ``now``."""
+    seen = before
+    for fact in new:
+        seen = _merge_fact(seen, fact, times)
+    return replace(seen, api_contact=_let_time_pass(seen.api_contact, now, times))
+
+
+def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) -> Observation:
+    """Drop what is no longer needed: file bytes that are stored, answers that nobody asks for."""
+    asked = {question.target for question in questions if question.topic is Topic.CANDIDATE}
+    known = {
+        generation.hash
+        for checkpoint in stored.checkpoints.values()
+        for generation in checkpoint.generations
+    }
+    kept = {
+        uid: _without_bytes(reading, known)
+        for uid, reading in before.candidates.items()
+        if uid in asked
+    }
+    if kept == before.candidates and all(kept[uid] is before.candidates[uid] for uid in kept):
+        return before
+    return replace(before, candidates=kept)
+
+
+def _without_bytes(
+    reading: Seen[Candidate | Refused] | Unknown, known: set[str]
+) -> Seen[Candidate | Refused] | Unknown:
+    if not isinstance(reading, Seen) or not isinstance(reading.value, Candidate):
+        return reading
+    candidate = reading.value
+    if not candidate.files or candidate.hash not in known:
+        return reading
+    return replace(reading, value=replace(candidate, files=()))
+
+
+def merge(old: Seen[T] | Unknown, new: Seen[T] | Unknown) -> Seen[T] | Unknown:
+    """Return ``new`` with the time since which it has been so."""
+    if isinstance(new, Seen):
+        if isinstance(old, Seen) and old.value == new.value:
+            return Seen(old.value, new.at, old.since)
+        return new
+    return Unknown(new.why, old.since) if isinstance(old, Unknown) else new
+
+
+def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
+    before: Observation, fact: Fact, times: Times
+) -> Observation:
+    match fact:
+        case facts.ApiAnswered() | facts.ApiRefused() | facts.ApiSilent():
+            return replace(before, api_contact=_merge_contact(before.api_contact, fact, times))
+        case facts.WorldRead():
+            return replace(before, world=merge(before.world, fact.result))
+        case facts.ApiPodsRead():
+            return _merge_pods(before, fact.result)
+        case facts.ListConfirmed():
+            return replace(before, confirmed_uids=merge(before.confirmed_uids, fact.result))
+        case facts.OwnerRead():
+            old = before.owners.get(fact.slot, Unknown("not yet read", before.started))
+            return replace(before, owners={**before.owners, fact.slot: merge(old, fact.result)})
+        case facts.LeaseRead():
+            return replace(before, lease=merge(before.lease, fact.result))
+        case facts.MachineRead():
+            return _merge_machine(before, fact.result)
+        case facts.KubeletListRead():
+            return _merge_kubelet_list(before, fact.result)
+        case facts.RunningPodsRead():
+            return replace(before, running_pods=merge(before.running_pods, fact.result))
+        case facts.RuntimeRead():
+            merged = replace(before, runtime=merge(before.runtime, fact.result))
+            return _note_available(merged, "runtime", before.runtime, fact.result)
+        case facts.ImagesRead():
+            return replace(before, images=merge(before.images, fact.result))
+        case facts.ProcessesRead():
+            return _merge_processes(before, fact.result)
+        case facts.ManifestsRead():
+            return replace(before, manifests=merge(before.manifests, fact.result))
+        case facts.RouteRead():
+            return replace(before, default_route=merge(before.default_route, fact.result))
+        case facts.ManagerRead():
+            return replace(
+                before,
+                manager_state=merge(before.manager_state, fact.result),
+                frozen_file=fact.frozen_file,
+            )
+        case facts.OverridesRead():
+            return replace(before, overrides=fact.overrides)
+        case facts.CandidateRead():
+            return _merge_candidate(before, fact)
+
+
+# ---- contact with the API server -----------------------------------------------------------------
+def _merge_contact(
+    before: ApiContact,
+    fact: facts.ApiAnswered | facts.ApiRefused | facts.ApiSilent,
+    times: Times,
+) -> ApiContact:
+    match fact:
+        case facts.ApiAnswered():
+            return _answered(before, fact, times)
+        case facts.ApiRefused():
+            return _refused(_failed(before, fact.at, fact.why), fact.at, times)
+        case facts.ApiSilent():
+            return _failed(before, fact.at, fact.why)
+
+
+def _answered(before: ApiContact, fact: facts.ApiAnswered, times: Times) -> ApiContact:
+    since = before.answers_since or fact.at
+    after = replace(
+        before,
+        answers_since=since,
+        answered_at=fact.at,
+        refusals=0,
+        refused_since=None,
+        refused_at=None,
+        silent_since=None,
+        failures=0,
+        unknown_since=None,
+        address=fact.address or before.address,
+        local=fact.local,
+        listening_pods=(
+            before.listening_pods if fact.listening_pods is None else fact.listening_pods
+        ),
+    )
+    if not before.reached and fact.at.seconds_since(since) >= times.answers_apart:
+        return replace(after, reached=True, reached_since=fact.at)
+    return after
+
+
+def _failed(before: ApiContact, at: Instant, why: str) -> ApiContact:
+    unknown_since = before.unknown_since or at
+    return replace(
+        before,
+        answers_since=None,
+        silent_since=before.silent_since or at,
+        failures=before.failures + 1,
+        why=why,
+        unknown_since=None if before.reached else unknown_since,
+    )
+
+
+def _refused(before: ApiContact, at: Instant, times: Times) -> ApiContact:
+    last = before.refused_at
+    after = replace(
+        before,
+        refusals=before.refusals + 1,
+        refused_since=before.refused_since or at,
+        refused_at=at,
+    )
+    twice = last is not None and at.seconds_since(last) <= times.refused_within
+    return _lost(after, at) if before.reached and twice else after
+
+
+def _lost(before: ApiContact, at: Instant) -> ApiContact:
+    since = before.silent_since or at
+    return replace(before, reached=False, reached_since=at, unknown_since=since)
+
+
+def _let_time_pass(before: ApiContact, now: Instant, times: Times) -> ApiContact:
+    silent = before.silent_since
+    if before.reached and silent is not None and now.seconds_since(silent) >= times.silent_for:
+        return _lost(before, now)
+    return before
+
+
+# ---- lists that need more than a merge ----------------------------------------------------------
+def _merge_pods(before: Observation, result: Seen[tuple[ApiPod, ...]] | Unknown) -> Observation:
+    if isinstance(result, Unknown):
+        return replace(before, api_pods=merge(before.api_pods, result), ready_since={})
+    ready = {
+        pod.uid: before.ready_since.get(pod.uid, result.at) for pod in result.value if pod.ready
+    }
+    return replace(before, api_pods=merge(before.api_pods, result), ready_since=ready)
+
+
+def _merge_machine(before: Observation, result: Seen[MachineProcesses] | Unknown) -> Observation:
+    after = replace(before, machine=merge(before.machine, result))
+    if isinstance(result, Unknown):
+        return after
+    old = before.machine.value.kubelet if isinstance(before.machine, Seen) else None
+    new = result.value.kubelet
+    if new is not None:
+        after = replace(after, kubelet_in_boot=True)
+    if old is not None and (new is None or (new.pid, new.started) != (old.pid, old.started)):
+        gone = Unknown("the kubelet was restarted" if new else "no kubelet process", result.at)
+        after = replace(after, kubelet_list=gone, running_pods=gone)
+    return after
+
+
+def _merge_kubelet_list(
+    before: Observation, result: Seen[frozenset[PodName]] | Unknown
+) -> Observation:
+    old = before.kubelet_list
+    if isinstance(result, Unknown):
+        return replace(before, kubelet_list=merge(old, result))
+    previous = old.value if isinstance(old, Seen) else None
+    listed: dict[PodName, Instant] = dict.fromkeys(result.value, result.at)
+    for name, at in previous.last_listed.items() if previous else ():
+        if name not in listed and result.at.seconds_since(at) < FORGET_LISTED:
+            listed[name] = at
+    value = KubeletList(
+        pods=result.value,
+        answering_since=previous.answering_since if previous else result.at,
+        last_listed=listed,
+    )
+    since = old.since if isinstance(old, Seen) and old.value.pods == value.pods else result.at
+    return replace(before, kubelet_list=Seen(value, result.at, since))
+
+
+def _merge_processes(
+    before: Observation, result: Seen[Mapping[str, PodProcesses]] | Unknown
+) -> Observation:
+    after = replace(before, processes=merge(before.processes, result))
+    if isinstance(result, Unknown):
+        return after
+    sandboxes = (
+        {sandbox.id for sandbox in before.runtime.value.sandboxes}
+        if isinstance(before.runtime, Seen)
+        else set[str]()
+    )
+    had = {
+        uid
+        for uid, pod in result.value.items()
+        if any(
+            leaf.pids and not leaf.only_pause and leaf.id not in sandboxes for leaf in pod.leaves
+        )
+    }
+    return (
+        after
+        if had <= before.had_processes
+        else replace(after, had_processes=before.had_processes | had)
+    )
+
+
+def _merge_candidate(before: Observation, fact: facts.CandidateRead) -> Observation:
+    old = before.candidates.get(fact.parent_uid, Unknown("not yet read", before.started))
+    merged = merge(old, fact.result)
+    if (
+        isinstance(old, Seen)
+        and isinstance(fact.result, Seen)
+        and isinstance(old.value, Candidate)
+        and isinstance(fact.result.value, Candidate)
+        and old.value.hash == fact.result.value.hash
+        and not old.value.files
+    ):
+        merged = Seen(old.value, fact.result.at, old.since)  # its files are stored already
+    return replace(before, candidates={**before.candidates, fact.parent_uid: merged})
+
+
+def _note_available(
+    after: Observation, name: str, old: Seen[T] | Unknown, new: Seen[T] | Unknown
+) -> Observation:
+    if isinstance(new, Unknown):
+        return replace(after, available={k: v for k, v in after.available.items() if k != name})
+    if isinstance(old, Seen) and name in after.available:
+        return after
+    return replace(after, available={**after.available, name: new.at})
