@@ -1,11 +1,11 @@
-"""Read /etc/checkpointd/checkpointd.toml and its drop-ins: frozen settings, all errors at once.
+"""Hold the frozen settings: what the configuration says, with every default filled in.
 
-One table (``KEYS``) names each option, its type, default and meaning; the shipped file, the manual
-and ``checkpointd config`` are made from it.
+Nothing here reads a file. The defaults of these classes are the defaults of the table (``keys``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,16 @@ class Paths:
     run: Path = Path("/run/checkpointd")
     boot_id: Path = Path("/proc/sys/kernel/random/boot_id")
     manager_socket: Path = Path("/run/systemd/private")
+
+    @property
+    def status_file(self) -> Path:
+        """Return where the daemon writes what it sees and thinks."""
+        return self.run / "status.json"
+
+    @property
+    def last_good_file(self) -> Path:
+        """Return where the last configuration without a fault is kept (``write.dump``)."""
+        return self.state / "settings.last-good.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +55,14 @@ class KubeletSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Hold the whole configuration."""
+    """Hold the whole configuration.
+
+    ``origins`` names the file that set a key ("times.boot-hold"); what is not in it is a default.
+    Two settings are equal if they say the same, wherever it was written.
+    """
 
     policy: Policy = field(default_factory=Policy)
     paths: Paths = field(default_factory=Paths)
     kubelet: KubeletSettings = field(default_factory=KubeletSettings)
     log_level: str = "info"
+    origins: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
