@@ -1,0 +1,1 @@
+"""Small real servers that stand in for the systems that checkpointd talks to."""
