@@ -1,0 +1,199 @@
+"""Ask PID 1 for its SystemState over its private socket, without a bus daemon or a D-Bus library.
+
+/run/systemd/private speaks D-Bus point to point: authenticate (EXTERNAL), call one method, read the
+answer. It works early at boot and late at shutdown, when no bus daemon does. The protocol is the
+D-Bus specification's, "Message Protocol" and "Authentication Protocol".
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpointd.errors import RefusedError, RejectedError, SilentError
+
+STATES = frozenset({
+    "initializing", "starting", "running", "degraded", "maintenance", "stopping", "offline",
+    "unknown",
+})  # fmt: skip
+"""src/core/manager.c, manager_state_table, and what systemctl(1) is-system-running adds."""
+_MESSAGE_LIMIT = 1 << 20
+_FOREIGN_MESSAGES = 256
+"""Signals that may come before the answer: PID 1 sends them to each private connection."""
+_SERIAL = 1
+_METHOD_CALL, _METHOD_RETURN, _ERROR = 1, 2, 3
+_REPLY_SERIAL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    kind: int
+    order: str
+    fields: bytes
+    body: bytes
+
+
+class _Connection:
+    """Read and write a socket until one deadline for all of it."""
+
+    def __init__(self, stream: socket.socket, seconds: float) -> None:
+        self._stream = stream
+        self._deadline = time.monotonic() + seconds
+        self._buffer = b""
+
+    def connect(self, path: str) -> None:
+        self._stream.settimeout(self._left())
+        self._stream.connect(path)
+
+    def send(self, content: bytes) -> None:
+        self._stream.settimeout(self._left())
+        self._stream.sendall(content)
+
+    def take(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._fill()
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+    def take_line(self) -> bytes:
+        while b"\r\n" not in self._buffer:
+            if len(self._buffer) > 4096:
+                raise RejectedError("PID 1: a line of the handshake has no end")
+            self._fill()
+        line, _, self._buffer = self._buffer.partition(b"\r\n")
+        return line
+
+    def _fill(self) -> None:
+        self._stream.settimeout(self._left())
+        received = self._stream.recv(65536)
+        if not received:
+            raise RefusedError("PID 1: closed the connection")
+        self._buffer += received
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def read_system_state(path: Path, seconds: float) -> str:
+    """Return PID 1's SystemState, one of STATES, within ``seconds``.
+
+    Raises RefusedError (nobody listens), SilentError (no answer in time), RejectedError (an answer
+    that is none).
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        connection = _Connection(stream, seconds)
+        try:
+            connection.connect(str(path))
+            _authenticate(connection)
+            connection.send(_property_call())
+            return _parse_state(_read_answer(connection))
+        except TimeoutError as error:
+            raise SilentError(f"PID 1: no answer within {seconds:g} s") from error
+        except OSError as error:
+            raise RefusedError(f"{path}: {error.strerror}") from error
+        except (struct.error, UnicodeDecodeError, IndexError) as error:
+            raise RejectedError(f"PID 1: not a D-Bus message: {error}") from error
+
+
+def _authenticate(connection: _Connection) -> None:
+    connection.send(b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\n")
+    answer = connection.take_line()
+    if not answer.startswith(b"OK"):
+        raise RejectedError(f"PID 1: does not take our word for who we are: {answer[:64]!r}")
+    connection.send(b"BEGIN\r\n")
+
+
+def _property_call() -> bytes:
+    """Return the message that reads the property (little-endian, no body but two strings)."""
+    body = _text("org.freedesktop.systemd1.Manager")
+    body = _pad(body, 4) + _text("SystemState")
+    fields = b""
+    for code, signature, value in (
+        (1, "o", "/org/freedesktop/systemd1"),
+        (6, "s", "org.freedesktop.systemd1"),
+        (2, "s", "org.freedesktop.DBus.Properties"),
+        (3, "s", "Get"),
+    ):
+        fields = _pad(fields, 8) + bytes((code,)) + _signature(signature) + _text(value)
+    fields = _pad(fields, 8) + bytes((8,)) + _signature("g") + _signature("ss")
+    head = struct.pack("<cBBBIII", b"l", _METHOD_CALL, 0, 1, len(body), _SERIAL, len(fields))
+    return _pad(head + fields, 8) + body
+
+
+def _read_answer(connection: _Connection) -> _Message:
+    for _ in range(_FOREIGN_MESSAGES):
+        message = _read_message(connection)
+        if message.kind in (_METHOD_RETURN, _ERROR) and _reply_serial(message) == _SERIAL:
+            return message
+    raise RejectedError("PID 1: many messages, none an answer")
+
+
+def _read_message(connection: _Connection) -> _Message:
+    head = connection.take(16)
+    order = {b"l": "<", b"B": ">"}.get(head[:1])
+    if order is None or head[3] != 1:
+        raise RejectedError("PID 1: not a D-Bus message")
+    body_size, _, fields_size = struct.unpack(f"{order}III", head[4:16])
+    if body_size + fields_size > _MESSAGE_LIMIT:
+        raise RejectedError("PID 1: message too long")
+    fields = connection.take(_aligned(fields_size, 8))[:fields_size]
+    return _Message(head[1], order, fields, connection.take(body_size))
+
+
+def _reply_serial(message: _Message) -> int:
+    """Return header field REPLY_SERIAL, 0 where there is none.
+
+    The fields are structs at multiples of 8 (code, signature, value); others are walked over.
+    """
+    at = 0
+    while at < len(message.fields):
+        at = _aligned(at, 8)
+        code, length = message.fields[at], message.fields[at + 1]
+        signature = message.fields[at + 2 : at + 2 + length]
+        at += length + 3
+        if signature == b"g":
+            at += message.fields[at] + 2
+            continue
+        at = _aligned(at, 4)
+        (number,) = struct.unpack_from(f"{message.order}I", message.fields, at)
+        if code == _REPLY_SERIAL:
+            return int(number)
+        at += 4 if signature == b"u" else 4 + number + 1
+    return 0
+
+
+def _parse_state(message: _Message) -> str:
+    if message.kind == _ERROR:
+        raise RejectedError("PID 1: does not tell its SystemState")
+    # A variant: signature "s", then the string at a multiple of 4.
+    if message.body[:3] != b"\1s\0":
+        raise RejectedError("PID 1: its SystemState is no text")
+    (size,) = struct.unpack_from(f"{message.order}I", message.body, 4)
+    state = message.body[8 : 8 + size].decode("ascii")
+    if state not in STATES:
+        raise RejectedError(f"PID 1: unheard-of state {state[:32]!r}")
+    return state
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode("ascii")
+    return struct.pack("<I", len(encoded)) + encoded + b"\0"
+
+
+def _signature(value: str) -> bytes:
+    return bytes((len(value),)) + value.encode("ascii") + b"\0"
+
+
+def _pad(content: bytes, boundary: int) -> bytes:
+    return content.ljust(_aligned(len(content), boundary), b"\0")
+
+
+def _aligned(size: int, boundary: int) -> int:
+    return (size + boundary - 1) // boundary * boundary
