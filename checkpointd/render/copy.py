@@ -76,10 +76,18 @@ def render(pod: Json, files: Mapping[str, VolumeFiles], node: NodeFacts) -> Cand
     """
     try:
         parent = wire.plain(pod)
-        refusals = tuple(_refusals(parent, files))
-        return _refused(pod, refusals) if refusals else _candidate(parent, files, node)
+        refused = (*_refusals(parent), *_refuse_unread(parent, files))
+        return _refused(pod, refused) if refused else _candidate(parent, files, node)
     except FieldError as error:
         return _refused(pod, (rules.malformed(error, "spec"),))
+
+
+def refusals(pod: Json) -> tuple[Refusal, ...]:
+    """Return why the pod is refused whatever its files are; reading them can be spared."""
+    try:
+        return tuple(_refusals(wire.plain(pod)))
+    except FieldError as error:
+        return (rules.malformed(error, "spec"),)
 
 
 def manifest_of(parent: Json, node: NodeFacts) -> wire.Object:
@@ -148,17 +156,20 @@ def _finished(
         files=kept,
         placed=max((volume.placed for volume in kept), default=""),
         kind=kinds.judge(parent),
-        images=_images(parent),
+        images=images(parent),
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else max(0, grace),
         hostname=hostname,
         warnings=tuple(_warnings(parent, manifest, hostname, node)),
     )
 
 
-def _refusals(parent: Json, files: Mapping[str, VolumeFiles]) -> Iterator[Refusal]:
+def _refusals(parent: Json) -> Iterator[Refusal]:
     for part in (identity, volumes, environment, ports, kinds, priority):
         yield from part.refusals(parent)
     yield from _refuse_spec(parent)
+
+
+def _refuse_unread(parent: Json, files: Mapping[str, VolumeFiles]) -> Iterator[Refusal]:
     for volume in volumes.stored_volumes(parent):
         if volume.name not in files:
             yield Refusal(
@@ -201,7 +212,8 @@ def _warnings(parent: Json, manifest: Json, hostname: str, node: NodeFacts) -> I
     yield from lint.lint(manifest, node.kubelet_version)
 
 
-def _images(parent: Json) -> Mapping[str, str]:
+def images(parent: Json) -> Mapping[str, str]:
+    """Return image as the spec names it → id that ran, "" where unknown. Raises FieldError."""
     ran = {
         json_fields.optional_text(status, "name"): json_fields.optional_text(status, "imageID")
         for key in ("initContainerStatuses", "containerStatuses")
@@ -232,12 +244,12 @@ def _trial_placement(candidate: Candidate, node: NodeFacts) -> placing.Placement
     )
 
 
-def _refused(pod: Json, refusals: tuple[Refusal, ...]) -> Refused:
+def _refused(pod: Json, why: tuple[Refusal, ...]) -> Refused:
     try:
         uid = json_fields.optional_text(pod, "metadata", "uid")
     except FieldError:
         uid = ""
-    return Refused(parent_uid=uid, refusals=refusals)
+    return Refused(parent_uid=uid, refusals=why)
 
 
 def _hash(value: object) -> str:
