@@ -14,6 +14,7 @@ from checkpointd.settings.read import (
     Loaded,
     load,
     load_or_last_good,
+    read_paths,
     refuses_reload,
 )
 from checkpointd.settings.write import Effective, dump, effective, shipped
@@ -31,6 +32,7 @@ __all__ = [
     "effective",
     "load",
     "load_or_last_good",
+    "read_paths",
     "refuses_reload",
     "shipped",
 ]

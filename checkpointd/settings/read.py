@@ -11,7 +11,7 @@ import tomli
 from checkpointd.errors import ConfigError, ConfigProblem
 from checkpointd.model.pods import Slot
 from checkpointd.settings import parse
-from checkpointd.settings.nouns import Settings
+from checkpointd.settings.nouns import Paths, Settings
 from checkpointd.settings.parse import Document
 
 DEFAULT_FILE = Path("/etc/checkpointd/checkpointd.toml")
@@ -59,6 +59,17 @@ def load_or_last_good(file: Path = DEFAULT_FILE) -> Loaded:
     if worse:
         raise ConfigError((*problems, *worse))
     return Loaded(settings=settings, problems=problems)
+
+
+def read_paths(file: Path = DEFAULT_FILE) -> Paths:
+    """Return the places alone, for commands that must work beside a faulty configuration.
+
+    Raises ConfigError only for a file that was named and is not there.
+    """
+    settings, problems = _read(file)
+    if problems and not file.exists():
+        raise ConfigError(problems)
+    return settings.paths
 
 
 def refuses_reload(
