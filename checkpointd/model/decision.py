@@ -174,9 +174,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Say what became of an action; ``error`` is "" when it was done."""
+    """Say what became of an action; ``error`` is "" when it was done.
+
+    ``checkpoint`` is what the store now has of the slot, where a generation was found damaged.
+    """
 
     action: Action
     error: str = ""
     seconds: float = 0.0
     sha256: str = ""
+    checkpoint: Checkpoint | None = None

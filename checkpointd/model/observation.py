@@ -377,9 +377,10 @@ class ManagerRead:
 
 @dataclass(frozen=True, slots=True)
 class OverridesRead:
-    """Carry the operators' words: key ``node`` or ``<namespace>.<slot>``."""
+    """Carry the operators' words by ``node`` or ``<namespace>.<slot>``; a sentence per bad file."""
 
     overrides: Mapping[str, Override]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,299 @@
+"""Read the whole store after a start: what is damaged is put away, the rest goes on.
+
+First everything is looked at, so that a store of a newer program is refused before anything in it
+is touched; then what a crash left unfinished is finished, and what is damaged goes to quarantine.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+
+from checkpointd.errors import DamagedError, NewerSchemaError, StoreError
+from checkpointd.model.checkpoint import Checkpoint, NodeRecord, Phase, Stored, Word
+from checkpointd.model.pods import Slot
+from checkpointd.store import codec, generations, layout, node, quarantine
+from checkpointd.store.active import ActiveFiles
+from checkpointd.store.durable import Disk
+from checkpointd.store.generations import Meta
+from checkpointd.store.walk import Directory
+
+
+class Recovery:
+    """Load the store whose root is open. Used once per start."""
+
+    def __init__(self, disk: Disk, root: Directory) -> None:
+        self._disk = disk
+        self._root = root
+        self._damaged: list[str] = []
+
+    def load(self) -> Stored:
+        """Return all that is whole. Raises NewerSchemaError before anything is touched."""
+        self._refuse_newer()
+        self._sweep(self._root)
+        checkpoints: dict[Slot, Checkpoint] = {}
+        with self._root.descend(layout.CHECKPOINTS) as top:
+            for namespace in [] if top is None else top.directories():
+                try:
+                    if top is not None:
+                        self._load_namespace(top, namespace, checkpoints)
+                except StoreError as error:
+                    self._damaged.append(f"checkpoints of {namespace} not loaded: {error}")
+        record = self._load_node()
+        return Stored(node=record, checkpoints=checkpoints, damaged=tuple(self._damaged))
+
+    # ---- a newer program's store ----------------------------------------------------------------
+    def _refuse_newer(self) -> None:
+        for directory, name in self._sealed_files():
+            try:
+                content = directory.find(name)
+                if content is not None:
+                    codec.unseal(content, str(directory.path / name))
+            except NewerSchemaError:
+                raise
+            except StoreError:
+                continue  # Told of when it is loaded.
+
+    def _sealed_files(self) -> Iterator[tuple[Directory, str]]:
+        yield self._root, layout.NODE
+        with self._root.descend(layout.CHECKPOINTS) as top:
+            for namespace in [] if top is None else top.directories():
+                with self._root.descend(layout.CHECKPOINTS, namespace) as parent:
+                    for slot in [] if parent is None else parent.directories():
+                        yield from self._sealed_files_of(namespace, slot)
+
+    def _sealed_files_of(self, namespace: str, name: str) -> Iterator[tuple[Directory, str]]:
+        with self._root.descend(layout.CHECKPOINTS, namespace, name) as slot:
+            if slot is None:
+                return
+            yield slot, layout.STATE
+            yield slot, layout.PREVIOUS_STATE
+            with slot.descend(layout.GENERATIONS) as parent:
+                for generation in [] if parent is None else parent.directories():
+                    with slot.descend(layout.GENERATIONS, generation) as directory:
+                        if directory is not None:
+                            yield directory, layout.META
+
+    # ---- node.json ------------------------------------------------------------------------------
+    def _load_node(self) -> NodeRecord | None:
+        try:
+            return node.read_node(self._root)
+        except DamagedError as error:
+            self._put_away(self._root, layout.NODE, f"{error}; the node is learnt anew")
+            return None
+
+    # ---- slots ----------------------------------------------------------------------------------
+    def _load_namespace(
+        self, top: Directory, namespace: str, checkpoints: dict[Slot, Checkpoint]
+    ) -> None:
+        with top.child(namespace) as parent:
+            self._sweep(parent)
+            for name in parent.directories():
+                try:
+                    with parent.child(name) as slot:
+                        found = self._load_slot(namespace, name, slot)
+                    if found is not None:
+                        checkpoints[found.slot] = found
+                    else:
+                        self._remove_if_empty(parent, name)
+                except StoreError as error:
+                    self._damaged.append(f"checkpoint {namespace}/{name} not loaded: {error}")
+        self._remove_if_empty(top, namespace)
+
+    def _load_slot(self, namespace: str, name: str, slot: Directory) -> Checkpoint | None:
+        self._sweep(slot)
+        metas = self._whole_generations(namespace, name, slot)
+        checkpoint, is_newest = self._read_state(namespace, name, slot)
+        if checkpoint is None:
+            checkpoint = self._rebuild(namespace, name, metas)
+        if checkpoint is None:
+            return None
+        known = {meta.generation.hash for meta in metas}
+        lost = [g.hash for g in checkpoint.generations if g.hash not in known]
+        if lost:
+            self._damaged.append(f"checkpoint {checkpoint.slot}: lost generations {lost}")
+        kept = tuple(g for g in checkpoint.generations if g.hash in known)
+        self._restore_active(slot, checkpoint, metas, sweep=is_newest)
+        return replace(checkpoint, generations=kept)
+
+    def _read_state(
+        self, namespace: str, name: str, slot: Directory
+    ) -> tuple[Checkpoint | None, bool]:
+        """Return the newest whole state, and whether nothing newer can have been lost."""
+        is_newest = True
+        for file in (layout.STATE, layout.PREVIOUS_STATE):
+            try:
+                content = slot.find(file)
+                if content is not None:
+                    found = _parse_state(content, slot.path / file, (namespace, name))
+                    return found, is_newest
+            except DamagedError as error:
+                is_newest = False
+                self._put_away(slot, file, f"{error}; the state before it counts")
+        return None, False
+
+    def _rebuild(self, namespace: str, name: str, metas: tuple[Meta, ...]) -> Checkpoint | None:
+        """Make a checkpoint of the newest generation: it counts as wanted (design, section 5)."""
+        here = [meta for meta in metas if _place(meta.slot) == (namespace, name)]
+        if not here:
+            return None
+        newest = max(here, key=lambda meta: meta.generation.number)
+        self._damaged.append(
+            f"checkpoint {newest.slot} has no state: its newest generation counts as wanted"
+        )
+        return rebuilt(newest, tuple(here))
+
+    # ---- generations ----------------------------------------------------------------------------
+    def _whole_generations(self, namespace: str, name: str, slot: Directory) -> tuple[Meta, ...]:
+        self._sweep_content(slot)
+        metas: list[Meta] = []
+        with slot.descend(layout.GENERATIONS) as parent:
+            if parent is None:
+                return ()
+            self._sweep(parent)
+            for generation in parent.directories():
+                try:
+                    metas.append(verify_generation(self._disk, self._root, slot, generation))
+                except DamagedError as error:
+                    self._damaged.append(f"generation of {namespace}/{name} put away: {error}")
+        return tuple(metas)
+
+    def _sweep_content(self, slot: Directory) -> None:
+        with slot.descend(layout.CONTENT) as contents:
+            for volume in [] if contents is None else contents.directories():
+                with slot.descend(layout.CONTENT, volume) as directory:
+                    if directory is not None:
+                        self._sweep(directory)
+
+    # ---- active files ---------------------------------------------------------------------------
+    def _restore_active(
+        self, slot: Directory, checkpoint: Checkpoint, metas: tuple[Meta, ...], *, sweep: bool
+    ) -> None:
+        """Put back what an active manifest names; remove what none names any more."""
+        activation = checkpoint.activation
+        with slot.descend(layout.ACTIVE) as active:
+            names = [] if active is None else active.directories()
+            if active is not None:
+                self._sweep(active)
+                for name in names if sweep else ():
+                    if activation is None or name != activation.uid:
+                        self._disk.discard(active, name)
+        self._remove_if_empty(slot, layout.ACTIVE)
+        meta = next(
+            (m for m in metas if activation and m.generation.hash == activation.generation), None
+        )
+        if activation is None or meta is None or not checkpoint.phase.is_active:
+            return
+        with ActiveFiles(self._disk, slot, activation.uid) as files:
+            files.make(meta.generation.contents)
+            files.finish()
+
+    # ---- what a crash left ----------------------------------------------------------------------
+    def _sweep(self, directory: Directory) -> None:
+        for name in directory.names():
+            if name.startswith(layout.TEMPORARY):
+                try:
+                    self._disk.remove_tree(directory, name)
+                except StoreError as error:
+                    self._damaged.append(f"leftover not removed: {error}")
+
+    def _remove_if_empty(self, parent: Directory, name: str) -> None:
+        with parent.descend(name) as directory:
+            is_empty = directory is not None and not directory.names()
+        if is_empty:
+            self._disk.rmdir(parent, name)
+
+    def _put_away(self, parent: Directory, name: str, sentence: str) -> None:
+        self._damaged.append(sentence)
+        try:
+            quarantine.put_away(self._disk, self._root, parent, name)
+        except StoreError as error:
+            self._damaged.append(f"not put into quarantine: {error}")
+
+
+def verify_generation(disk: Disk, root: Directory, slot: Directory, generation: str) -> Meta:
+    """Return the meta of a generation that is whole; put it into quarantine if it is not.
+
+    Raises DamagedError once that is done, StoreError where it cannot be read or moved.
+    """
+    try:
+        meta = generations.read_meta(slot, generation)
+        generations.read_manifest(slot, meta)
+        for volume, content in meta.generation.contents.items():
+            _verify_content(disk, root, slot, (volume, content), meta)
+    except DamagedError:
+        with slot.descend(layout.GENERATIONS) as parent:
+            if parent is not None and parent.status(generation) is not None:
+                quarantine.put_away(disk, root, parent, generation)
+        raise
+    return meta
+
+
+def _verify_content(
+    disk: Disk, root: Directory, slot: Directory, which: tuple[str, str], meta: Meta
+) -> None:
+    volume, content = which
+    try:
+        generations.verify_content(slot, volume, content, meta.files[volume])
+    except DamagedError:
+        with slot.descend(layout.CONTENT, volume) as parent:
+            if parent is not None and parent.status(content) is not None:
+                quarantine.put_away(disk, root, parent, content)
+        raise
+
+
+def _parse_state(content: bytes, path: object, place: tuple[str, str]) -> Checkpoint:
+    found = codec.unseal_as(Checkpoint, content, str(path))
+    if _place(found.slot) != place:
+        raise DamagedError(f"{path}: it is the state of {found.slot}")
+    return found
+
+
+def _place(slot: Slot) -> tuple[str, str]:
+    return slot.namespace, layout.slot_directory(slot)
+
+
+def rebuilt(newest: Meta, metas: tuple[Meta, ...]) -> Checkpoint:
+    """Return the checkpoint that counts where all states of a slot are lost."""
+    stored = newest.generation.stored
+    return Checkpoint(
+        slot=newest.slot,
+        phase=Phase.STORED,
+        since=stored,
+        parent=Word(
+            uid=newest.parent_uid,
+            name=newest.generation.parent_name,
+            bound=True,
+            terminating=False,
+            phase="Running",
+            reason="",
+            marked=True,
+            at=stored,
+            controller=newest.controller,
+        ),
+        successor=None,
+        kind=newest.generation.kind,
+        serves_api=newest.serves_api,
+        activation_priority=0,
+        ran_in_boot="",
+        sandbox_ids=(),
+        generations=tuple(
+            sorted((m.generation for m in metas), key=lambda generation: generation.number)
+        ),
+        activation=None,
+        # How many there were is lost, and no name may come twice in a boot (rule 9).
+        activations=secrets.randbits(31),
+        owner_word=None,
+        owner_word_since=None,
+        gone_since=None,
+        stopped_at=None,
+        stop_seconds=None,
+        attempts_at_stop=0,
+        not_before=None,
+        retry_step=0,
+        failed_heir="",
+        restart_marked=False,
+        refusal="",
+        history=(),
+    )
