@@ -72,8 +72,9 @@ def fold(before: Observation, new: Iterable[Fact], now: Instant, times: Times) -
     """Merge facts into the observation, in order, then let time pass until ``now``."""
     seen = before
     for fact in new:
-        seen = _merge_fact(seen, fact, times)
-    return replace(seen, api_contact=_let_time_pass(seen.api_contact, now, times))
+        seen = _forget_world(seen, _merge_fact(seen, fact, times))
+    aged = replace(seen, api_contact=_let_time_pass(seen.api_contact, now, times))
+    return _forget_world(seen, aged)
 
 
 def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) -> Observation:
@@ -160,7 +161,7 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
             return _merge_candidate(before, fact)
 
 
-# ---- contact with the API server -----------------------------------------------------------------
+# ---- contact with the API server ----------
 def _merge_contact(
     before: ApiContact,
     fact: facts.ApiAnswered | facts.ApiRefused | facts.ApiSilent,
@@ -234,7 +235,15 @@ def _let_time_pass(before: ApiContact, now: Instant, times: Times) -> ApiContact
     return before
 
 
-# ---- lists that need more than a merge ----------------------------------------------------------
+def _forget_world(before: Observation, after: Observation) -> Observation:
+    """Make world and list Unknown when contact is lost: another world may answer the next time."""
+    if after.api_contact.reached or not before.api_contact.reached:
+        return after
+    lost = Unknown(after.api_contact.why, after.api_contact.reached_since)
+    return replace(after, world=lost, api_pods=lost, ready_since={}, lease=lost)
+
+
+# ---- lists that need more than a merge ----------
 def _merge_pods(before: Observation, result: Seen[tuple[ApiPod, ...]] | Unknown) -> Observation:
     if isinstance(result, Unknown):
         return replace(before, api_pods=merge(before.api_pods, result), ready_since={})
@@ -306,15 +315,6 @@ def _merge_processes(
 def _merge_candidate(before: Observation, fact: facts.CandidateRead) -> Observation:
     old = before.candidates.get(fact.parent_uid, Unknown("not yet read", before.started))
     merged = merge(old, fact.result)
-    if (
-        isinstance(old, Seen)
-        and isinstance(fact.result, Seen)
-        and isinstance(old.value, Candidate)
-        and isinstance(fact.result.value, Candidate)
-        and old.value.hash == fact.result.value.hash
-        and not old.value.files
-    ):
-        merged = Seen(old.value, fact.result.at, old.since)  # its files are stored already
     return replace(before, candidates={**before.candidates, fact.parent_uid: merged})
 
 

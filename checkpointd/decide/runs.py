@@ -184,7 +184,7 @@ def any_of(judgements: Iterable[Judgement]) -> Judgement:
     return Judgement(Is.UNKNOWN if Is.UNKNOWN in answers else Is.NO, testimonies)
 
 
-# ---- will the kubelet restart it ----------------------------------------------------------------
+# ---- will the kubelet restart it ----------
 def judge_managed(
     name: PodName, observation: Observation, times: Times, *, ran_in_boot: bool
 ) -> Judgement:

@@ -97,3 +97,5 @@ class Evidence:
     other_server: bool
     deleted_for_long: bool
     has_generation: bool
+    can_stop: bool
+    rebooted: bool

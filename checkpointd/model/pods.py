@@ -104,6 +104,7 @@ class ApiPod:
     grace_seconds: int
     activation_priority: int
     raw: Json | None
+    init_containers: frozenset[str] = frozenset()
 
     @property
     def is_finished(self) -> bool:

@@ -1,0 +1,114 @@
+"""Say which of design section 3's deadlines have passed for a slot."""
+
+from __future__ import annotations
+
+from checkpointd.decide import timers, words
+from checkpointd.decide.scene import Scene
+from checkpointd.model.checkpoint import Checkpoint, Phase
+from checkpointd.model.evidence import Want
+from checkpointd.model.files import CopyKind
+from checkpointd.model.moments import Instant, Unknown
+from checkpointd.model.observation import Observation
+
+
+def is_hold_over(checkpoint: Checkpoint, scene: Scene) -> bool:
+    """Rule 3a's hold: 0 for a pod that serves the API or ran in this boot, else the boot-hold."""
+    observation, times = scene.observation, scene.policy.times
+    if checkpoint.serves_api or checkpoint.ran_in_boot == observation.boot_id:
+        return True
+    blocking = checkpoint.kind is CopyKind.BLOCKING
+    hold = times.boot_hold_blocking if blocking else times.boot_hold
+    hold += timers.jitter(scene.policy.node_name, checkpoint.slot, hold, times.jitter)
+    if observation.api_contact.failures < 2:
+        return False
+    start = _hold_start(observation)
+    if start is not None and scene.timers.passed(start, hold):
+        return True
+    at_most = max(times.boot_hold_at_most, hold)
+    return scene.timers.passed(observation.started, at_most) and scene.timers.passed(
+        observation.api_contact.unknown_since, hold
+    )
+
+
+def _hold_start(observation: Observation) -> Instant | None:
+    """Return since when kubelet, default route and silence have all been there."""
+    machine, route = observation.machine, observation.default_route
+    unknown_since = observation.api_contact.unknown_since
+    if isinstance(machine, Unknown) or machine.value.kubelet is None:
+        return None
+    if isinstance(route, Unknown) or not route.value or unknown_since is None:
+        return None
+    moments = (machine.value.kubelet.started, route.since, unknown_since)
+    return max(moments, key=lambda moment: moment.seconds)
+
+
+def is_cut_off(scene: Scene) -> bool:
+    """Rule 3c: the lease has not moved for 40 s, and that has been so for 60 s."""
+    lease, times = scene.observation.lease, scene.policy.times
+    if isinstance(lease, Unknown) or scene.now.seconds_since(lease.at) > times.lease_stale:
+        return False
+    return scene.timers.passed(lease.since, times.lease_stale + times.cut_off)
+
+
+def is_dwell_over(checkpoint: Checkpoint, scene: Scene) -> bool:
+    """Rule 7: tell whether the next start may follow the last stop."""
+    stopped = checkpoint.stopped_at
+    if stopped is None or stopped.boot_id != scene.observation.boot_id:
+        return True
+    return scene.timers.passed(stopped, scene.policy.times.min_dwell)
+
+
+def is_deadline_over(checkpoint: Checkpoint, scene: Scene) -> bool:
+    """Tell whether the start-deadline (OFFERED) or the hand-back's (YIELDING) has passed."""
+    times = scene.policy.times
+    if checkpoint.phase is Phase.YIELDING:
+        return scene.timers.passed(checkpoint.stopped_at, times.hand_back)
+    if checkpoint.phase is not Phase.OFFERED:
+        return False
+    start = _offer_start(checkpoint, scene.observation)
+    return start is not None and scene.timers.passed(start, times.start_deadline)
+
+
+def _offer_start(checkpoint: Checkpoint, observation: Observation) -> Instant | None:
+    """Return when the start-deadline began: it runs only while kubelet and runtime are Seen."""
+    machine = observation.machine
+    runtime_since = observation.available.get("runtime")
+    if isinstance(machine, Unknown) or machine.value.kubelet is None or runtime_since is None:
+        return None
+    if isinstance(observation.kubelet_list, Unknown):
+        return None
+    moments = [
+        machine.value.kubelet.started,
+        runtime_since,
+        observation.kubelet_list.value.answering_since,
+    ]
+    if checkpoint.since.boot_id == observation.boot_id:
+        moments.append(checkpoint.since)
+    return max(moments, key=lambda moment: moment.seconds)
+
+
+def is_grace_over(checkpoint: Checkpoint, scene: Scene) -> bool:
+    """Rule 5: tell whether the store has been unwanted for its whole grace."""
+    return scene.timers.passed(checkpoint.gone_since, scene.policy.times.retire_store)
+
+
+def is_confirmed(checkpoint: Checkpoint, scene: Scene) -> bool:
+    """Tell whether a consistent LIST, sent after the pod was first seen gone, agrees."""
+    confirmed = scene.observation.confirmed_uids
+    since = confirm_after(checkpoint, scene)
+    if isinstance(confirmed, Unknown) or since is None or confirmed.at.is_before(since):
+        return False
+    if words.find_want(checkpoint) is Want.DONE:
+        return True
+    return checkpoint.parent.uid not in confirmed.value
+
+
+def confirm_after(checkpoint: Checkpoint, scene: Scene) -> Instant | None:
+    """Return the instant after which a consistent LIST is wanted; None while it is not due."""
+    since = checkpoint.gone_since
+    if since is None:
+        return None
+    if scene.all_gone_since is not None:
+        again = scene.all_gone_since.plus(scene.policy.times.retire_store)
+        return again if scene.timers.reached(again) else None
+    return since

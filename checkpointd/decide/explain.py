@@ -1,0 +1,191 @@
+"""Tell people what holds, by which rule, and what is wrong: the reasons of a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from checkpointd.decide import effects, runs
+from checkpointd.decide.evidence import Findings
+from checkpointd.decide.scene import Scene
+from checkpointd.decide.table import Row
+from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
+from checkpointd.model.decision import Reason, Severity
+from checkpointd.model.evidence import Api, Heir, Owner, Want
+from checkpointd.model.files import CopyKind, Refused
+from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.pods import ApiPod
+
+
+def summarise(checkpoints: Iterable[Checkpoint], scene: Scene) -> str:
+    """Return the cycle's sentence: systemd shows it, and ``status`` on top."""
+    counts: dict[Phase, int] = {}
+    for checkpoint in checkpoints:
+        counts[checkpoint.phase] = counts.get(checkpoint.phase, 0) + 1
+    parts = [f"{count} {phase.value}" for phase, count in counts.items()] or ["no checkpoints"]
+    frozen = "; frozen: the machine goes down" if scene.frozen else ""
+    return f"API {scene.api.value}; {', '.join(parts)}{frozen}"
+
+
+# ---- one slot ----------
+def slot_reason(checkpoint: Checkpoint, row: Row, findings: Findings, *, moved: bool) -> Reason:
+    """Return the rule that holds for the slot."""
+    severity = Severity.NOTICE if moved else Severity.INFO
+    who = f"parent {checkpoint.parent.name}"
+    if checkpoint.activation is not None:
+        who = f"copy {checkpoint.activation.name} of {checkpoint.parent.name}"
+    before = f"{row.phase.value} → {row.to.value}: " if moved else ""
+    because = f" [{_because(findings)}]" if moved else ""
+    return Reason(
+        slot=checkpoint.slot,
+        rule=row.rule,
+        sentence=f"{before}{row.says} ({who}){because}",
+        severity=severity,
+        changed=moved,
+    )
+
+
+def _because(findings: Findings) -> str:
+    """Return the evidence in a line, for the one log line of a transition."""
+    found = findings.evidence
+    parts = [
+        f"API {found.api.value}",
+        f"pod {found.want.value}",
+        f"runs {found.runs.value}{_witnesses(findings.runs)}",
+        f"copy runs {found.copy_runs.value}",
+        f"managed {found.managed.value}{_witnesses(findings.managed)}",
+    ]
+    if found.heir is not Heir.NONE:
+        parts.append(f"next pod {found.heir.value}")
+    return "; ".join(parts)
+
+
+def _witnesses(judgement: runs.Judgement) -> str:
+    said = {
+        f"{t.witness}: {t.because}" for t in judgement.testimonies if t.answer is judgement.answer
+    }
+    return f" ({', '.join(sorted(said))})" if said else ""
+
+
+def first_reason(checkpoint: Checkpoint) -> Reason:
+    """Return the reason of a slot's first cycle."""
+    if checkpoint.activation is not None:
+        sentence = (
+            f"took over the active manifest {checkpoint.activation.file}, unknown to the store"
+        )
+        return Reason(checkpoint.slot, "5", sentence, Severity.ALARM, changed=True)
+    sentence = f"stored the first checkpoint of {checkpoint.parent.name}, {checkpoint.kind.value}"
+    return Reason(checkpoint.slot, "2", sentence, Severity.NOTICE, changed=True)
+
+
+def alarms(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[Reason]:
+    """Return what an operator has to know about the slot."""
+    for sentence in _alarm_sentences(checkpoint, findings, scene):
+        yield Reason(checkpoint.slot, "alarm", sentence, Severity.ALARM)
+
+
+def _alarm_sentences(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[str]:
+    if checkpoint.refusal:
+        yield f"the pod as it is now cannot be stored, the last one is kept: {checkpoint.refusal}"
+    if checkpoint.phase.is_active:
+        yield from _copy_alarms(checkpoint, findings, scene)
+    elif findings.evidence.want is Want.HERE and not findings.evidence.has_generation:
+        yield "no generation is stored: it could not be started"
+
+
+def _copy_alarms(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[str]:
+    found = findings.evidence
+    runtime = scene.observation.runtime
+    if isinstance(runtime, Unknown):
+        what = "no copy is stopped or replaced" if not found.can_stop else "the copy stays"
+        yield f"the container runtime does not answer ({runtime.why}): {what}"
+    if checkpoint.retry_step and checkpoint.phase is not Phase.SERVING:
+        yield f"the kubelet has not started the copy, offered {checkpoint.retry_step + 1} times"
+    if checkpoint.failed_heir and findings.heir and findings.heir.uid == checkpoint.failed_heir:
+        yield f"the hand-back to {findings.heir.name} failed: the copy waits for another pod"
+    if found.api is Api.TRUSTED and found.want is not Want.HERE and found.owner is Owner.UNREADABLE:
+        yield "the DaemonSet cannot be read (is the role bound?): the copy stays"
+    yield from _manifest_alarms(checkpoint, scene)
+
+
+def _manifest_alarms(checkpoint: Checkpoint, scene: Scene) -> Iterator[str]:
+    activation = checkpoint.activation
+    if activation is None or not checkpoint.phase.has_manifest:
+        return
+    for file in effects.our_manifests(checkpoint, scene.observation):
+        edited = activation.sha256 and file.sha256 != activation.sha256
+        if file.name == activation.file and edited:
+            yield f"the active manifest {file.name} was edited by hand: left as it is"
+    manifests = scene.observation.manifests
+    for other in manifests.value.values() if isinstance(manifests, Seen) else ():
+        same = (other.namespace, other.pod_name) == (checkpoint.slot.namespace, activation.name)
+        if same and other.name != activation.file:
+            yield f"the manifest {other.name} has the same pod name: the kubelet takes the last one"
+
+
+# ---- pods without a checkpoint ----------
+def waiting_reasons(pods: tuple[ApiPod, ...], stored: Stored, scene: Scene) -> Iterator[Reason]:
+    """Say why marked pods have no checkpoint yet."""
+    used: dict[str, int] = {}
+    for slot in stored.checkpoints:
+        used[slot.namespace] = used.get(slot.namespace, 0) + 1
+    for pod in pods:
+        sentence = _waiting_sentence(pod, used.get(pod.namespace, 0), scene)
+        if sentence:
+            yield Reason(pod.slot, "2", sentence, Severity.ALARM)
+
+
+def _waiting_sentence(pod: ApiPod, used: int, scene: Scene) -> str:
+    reading = scene.observation.candidates.get(pod.uid)
+    if isinstance(reading, Seen) and isinstance(reading.value, Refused):
+        refusals = "; ".join(map(str, reading.value.refusals))
+        return f"{pod.name} is not checkpointed: {refusals}"
+    if used >= scene.policy.selection.max_pods:
+        return (
+            f"{pod.name} is not checkpointed: the namespace has its {used} checkpoints already "
+            "([selection] max-pods)"
+        )
+    return ""
+
+
+def is_seen_here(pod: ApiPod, scene: Scene) -> bool:
+    """Tell whether kubelet or runtime have the pod (rule 2)."""
+    observation = scene.observation
+    if isinstance(observation.runtime, Seen) and runs.is_known(observation.runtime.value, pod.uid):
+        return True
+    kubelet = observation.kubelet_list
+    return isinstance(kubelet, Seen) and (pod.namespace, pod.name) in kubelet.value.pods
+
+
+# ---- the node ----------
+def node_reasons(stored: Stored, scene: Scene) -> Iterator[Reason]:
+    """Say what holds for the node as a whole."""
+    for damage in stored.damaged:
+        yield Reason(None, "store", damage, Severity.ALARM)
+    for sentence in _node_sentences(scene):
+        yield Reason(None, "alarm", sentence, Severity.ALARM)
+    if scene.frozen:
+        yield Reason(None, "11", "frozen: the machine goes down", Severity.NOTICE)
+
+
+def _node_sentences(scene: Scene) -> Iterator[str]:
+    if scene.api is Api.FOREIGN:
+        yield (
+            "another world answers at the API server's address (its UIDs are not those recorded): "
+            "nothing is started, stopped or removed until `checkpointd trust`"
+        )
+    if scene.api is Api.NODE_DELETED:
+        yield "the API server says that this node is deleted: nothing is activated"
+    if scene.all_gone_since is not None and scene.api is Api.TRUSTED:
+        yield (
+            "the API server wants none of the checkpointed pods any more, all at once: nothing is "
+            "removed until a second list 5 min later agrees"
+        )
+
+
+def describe_kind(kind: CopyKind) -> str:
+    """Say what the kind means for the hand-back."""
+    return {
+        CopyKind.SHAREABLE: "may run beside its parent",
+        CopyKind.EXCLUSIVE: "must end before its parent can run",
+        CopyKind.BLOCKING: "keeps its parent from being admitted",
+    }[kind]

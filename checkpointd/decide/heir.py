@@ -1,0 +1,103 @@
+"""Say how far the slot's next runner is: may the copy step aside for it now (rule 4)."""
+
+from __future__ import annotations
+
+from checkpointd.decide import runs
+from checkpointd.decide.scene import Scene
+from checkpointd.model.checkpoint import Checkpoint, Phase, Word
+from checkpointd.model.evidence import Api, Heir, Is
+from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.observation import ContainerState, Runtime
+
+SLOW_STOP = 0.5
+"""Seconds: a copy whose last stop took longer goes when the other is bound (rule 4)."""
+
+
+def judge_heir(checkpoint: Checkpoint, heir: Word | None, managed: Is, scene: Scene) -> Heir:
+    """Return the heir's state."""
+    if heir is None:
+        return Heir.NONE
+    if scene.api is Api.TRUSTED and heir.uid in scene.pods and scene.pods[heir.uid].ready:
+        return Heir.READY
+    runtime = scene.observation.runtime
+    if isinstance(runtime, Unknown):
+        return Heir.BOUND
+    if _has_failed(checkpoint, heir, runtime.value, scene):
+        return Heir.FAILED
+    if _may_start(checkpoint, heir, managed, runtime.value, scene):
+        return Heir.GO
+    return Heir.BOUND
+
+
+def _has_failed(checkpoint: Checkpoint, heir: Word, runtime: Runtime, scene: Scene) -> bool:
+    if checkpoint.phase is not Phase.YIELDING:
+        return heir.uid == checkpoint.failed_heir
+    exits = count_attempts(runtime, heir.uid, ended_only=True) - checkpoint.attempts_at_stop
+    return exits >= scene.policy.times.hand_back_exits
+
+
+def count_attempts(runtime: Runtime, uid: str, *, ended_only: bool = False) -> int:
+    """Count how often the pod's most restarted container has been started (or has ended)."""
+    newest: dict[str, tuple[int, bool]] = {}
+    for container in runtime.containers:
+        if container.uid == uid:
+            ended = container.state is ContainerState.EXITED
+            count = container.attempt + (1 if ended or not ended_only else 0)
+            previous = newest.get(container.name, (-1, False))
+            newest[container.name] = max(previous, (count, ended))
+    return max((count for count, _ended in newest.values()), default=0)
+
+
+def _may_start(
+    checkpoint: Checkpoint, heir: Word, managed: Is, runtime: Runtime, scene: Scene
+) -> bool:
+    """Tell whether the heir would run at once if the copy went (rule 4, exclusive)."""
+    if not _kubelet_acts(managed, scene) or not _has_images(heir, scene):
+        return False
+    slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > SLOW_STOP
+    return slow or (
+        runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
+    )
+
+
+def _kubelet_acts(managed: Is, scene: Scene) -> bool:
+    """Tell whether the kubelet acts for the heir: it lists it, or its lease is renewed for 40 s."""
+    if isinstance(scene.observation.kubelet_list, Seen):
+        return managed is Is.YES
+    lease = scene.observation.lease
+    fresh = isinstance(lease, Seen) and lease.at.seconds_since(lease.since) < 40
+    lasting = scene.timers.passed(scene.observation.api_contact.reached_since, 40)
+    return fresh and lasting
+
+
+def _has_images(heir: Word, scene: Scene) -> bool:
+    pod = scene.pods.get(heir.uid)
+    images = scene.observation.images
+    if pod is None or isinstance(images, Unknown):
+        return False
+    return all(_is_present(image, images.value) for image in pod.images)
+
+
+def _is_present(image: str, present: frozenset[str]) -> bool:
+    return any(name in present for name in image_names(image))
+
+
+def image_names(image: str) -> tuple[str, ...]:
+    """Return the names that a runtime may list an image under (distribution reference rules)."""
+    tagged = image if "@" in image or ":" in image.rsplit("/", 1)[-1] else f"{image}:latest"
+    first = tagged.split("/", 1)[0]
+    if "/" not in tagged:
+        return (tagged, f"docker.io/library/{tagged}")
+    if "." not in first and ":" not in first and first != "localhost":
+        return (tagged, f"docker.io/{tagged}")
+    return (tagged,)
+
+
+def _is_initialised(heir: Word, runtime: Runtime, scene: Scene) -> bool:
+    pod = scene.pods.get(heir.uid)
+    if pod is None:
+        return False
+    if not pod.init_containers:
+        return True
+    started = {container.name for container in runtime.containers if container.uid == heir.uid}
+    return bool(started - pod.init_containers)

@@ -1,0 +1,148 @@
+"""Ask for what the next decision needs, and no more: questions are asked anew in each cycle.
+
+Steady state costs the API server one open watch per kind and nothing else (design, section 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkpointd.decide import deadlines, follow
+from checkpointd.decide.evidence import Findings
+from checkpointd.decide.scene import Scene
+from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
+from checkpointd.model.decision import Question, Topic
+from checkpointd.model.evidence import Api, Heir, Is, Owner, Want
+from checkpointd.model.files import Candidate
+from checkpointd.model.moments import Instant, Seen, Unknown
+from checkpointd.model.pods import ApiPod
+
+CALM = 30.0
+WATCHFUL = 2.0
+URGENT = 0.1
+URGENT_FOR = 60.0
+"""Seconds for which a hand-back is watched every 0.1 s: its moment is the sandbox's READY."""
+KUBELET_LIST_CALM = 300.0
+"""110 pods cost 40 ms of CPU (design, section 2)."""
+
+
+def ask_always(scene: Scene, *, unstored: bool) -> Iterator[Question]:
+    """Ask for what the node as a whole needs."""
+    contact = scene.observation.api_contact
+    yield Question(Topic.MACHINE, period=WATCHFUL if not contact.reached else 5.0)
+    yield Question(Topic.MANAGER, period=1.0 if scene.frozen else CALM)
+    if not contact.reached:
+        yield Question(Topic.ROUTE, period=WATCHFUL)
+    if unstored:
+        yield Question(Topic.RUNTIME, period=WATCHFUL)
+        yield Question(Topic.KUBELET_LIST, period=WATCHFUL)
+
+
+def ask_candidates(pods: tuple[ApiPod, ...], stored: Stored, scene: Scene) -> Iterator[Question]:
+    """Ask for the files and the rendering of each marked pod.
+
+    A rendering whose bytes were dropped, and whose generation has been pruned since, is asked anew.
+    """
+    for pod in pods:
+        reading = scene.observation.candidates.get(pod.uid)
+        found = reading.value if isinstance(reading, Seen) else None
+        checkpoint = stored.checkpoints.get(pod.slot)
+        known = (
+            checkpoint is not None
+            and isinstance(found, Candidate)
+            and (checkpoint.generation(found.hash) is not None)
+        )
+        missing = isinstance(found, Candidate) and follow.lacks_bytes(found) and not known
+        after = scene.now if missing else None
+        yield Question(Topic.CANDIDATE, target=pod.uid, slot=pod.slot, period=10.0, after=after)
+
+
+def ask_slot(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[Question]:
+    """Ask for what one slot's next decision needs."""
+    pace = _pace(checkpoint, findings, scene)
+    for uid in sorted(follow.pod_uids(checkpoint)):
+        yield Question(Topic.PROCESSES, target=uid, slot=checkpoint.slot, period=min(pace, 5.0))
+    yield from _ask_runtime(checkpoint, findings, scene, pace)
+    yield from _ask_api(checkpoint, findings, scene)
+
+
+def _pace(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> float:
+    """Return the seconds between looks at the runtime."""
+    if checkpoint.phase.is_active:
+        handing = findings.evidence.heir in (Heir.BOUND, Heir.GO, Heir.READY)
+        moving = checkpoint.phase is not Phase.SERVING or (
+            handing and findings.evidence.api is Api.TRUSTED
+        )
+        since = max(
+            (moment.seconds for moment in _moments(checkpoint, findings, scene)), default=0.0
+        )
+        urgent = moving and scene.now.seconds - since < URGENT_FOR
+        return URGENT if urgent else (1.0 if moving else WATCHFUL)
+    wanted = findings.evidence.want is Want.HERE and findings.evidence.runs is not Is.YES
+    tombstone = checkpoint.phase is Phase.TOMBSTONE and findings.evidence.runs is not Is.NO
+    return 1.0 if wanted or tombstone else CALM
+
+
+def _moments(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> list[Instant]:
+    instants = [checkpoint.since, scene.observation.api_contact.reached_since]
+    if findings.heir is not None:
+        instants.append(findings.heir.at)
+    return [instant for instant in instants if instant.boot_id == scene.now.boot_id]
+
+
+def _ask_runtime(
+    checkpoint: Checkpoint, findings: Findings, scene: Scene, pace: float
+) -> Iterator[Question]:
+    processes = scene.observation.processes
+    after = processes.since if isinstance(processes, Seen) else None
+    yield Question(Topic.RUNTIME, period=pace, after=after)
+    busy = pace < CALM
+    yield Question(Topic.KUBELET_LIST, period=max(pace, 0.2) if busy else KUBELET_LIST_CALM)
+    if findings.evidence.runs is Is.UNKNOWN or findings.evidence.copy_runs is Is.UNKNOWN:
+        yield Question(Topic.RUNNING_PODS, period=5.0)
+    if checkpoint.phase.is_active and findings.heir is not None:
+        yield Question(Topic.IMAGES, period=10.0)
+
+
+def _ask_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[Question]:
+    found = findings.evidence
+    if found.api is not Api.TRUSTED:
+        return
+    if found.want is not Want.HERE:
+        after = deadlines.confirm_after(checkpoint, scene)
+        if after is not None:
+            yield Question(Topic.CONFIRM_LIST, after=after)
+        if found.owner is not Owner.NOT_DAEMON_SET:
+            name = checkpoint.slot.name.removeprefix("ds.")
+            yield Question(
+                Topic.OWNER,
+                target=f"{checkpoint.slot.namespace}/{name}",
+                slot=checkpoint.slot,
+                period=60.0,
+            )
+    unlisted = found.want is Want.HERE and found.runs is Is.NO and found.managed is not Is.YES
+    blind = checkpoint.phase.is_active and isinstance(scene.observation.kubelet_list, Unknown)
+    if unlisted or blind:
+        yield Question(Topic.LEASE, period=10.0)
+
+
+def merge(questions: Iterator[Question]) -> frozenset[Question]:
+    """Ask each thing once, as often and as soon as the most urgent asks."""
+    merged: dict[tuple[Topic, str], Question] = {}
+    for question in questions:
+        key = (question.topic, question.target)
+        other = merged.get(key)
+        merged[key] = question if other is None else _urgent(other, question)
+    return frozenset(merged.values())
+
+
+def _urgent(one: Question, two: Question) -> Question:
+    periods = [q.period for q in (one, two) if q.period is not None]
+    afters = [q.after for q in (one, two) if q.after is not None]
+    return Question(
+        one.topic,
+        target=one.target,
+        slot=one.slot or two.slot,
+        period=min(periods, default=None),
+        after=max(afters, key=lambda instant: instant.seconds, default=None),
+    )

@@ -1,0 +1,92 @@
+"""Carry out a row of the table on a checkpoint: the state after it, with names and deadlines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checkpointd.decide import evidence, heir
+from checkpointd.decide.evidence import Findings
+from checkpointd.decide.scene import Scene
+from checkpointd.decide.table import Row
+from checkpointd.model import naming
+from checkpointd.model.checkpoint import Activation, Checkpoint, Phase, Transition
+from checkpointd.model.moments import Instant, Unknown
+
+MAX_HISTORY = 20
+
+
+def enter(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:
+    """Return the checkpoint after ``row``; the same where the state does not change."""
+    if row.to is checkpoint.phase:
+        return checkpoint
+    left = _leave(checkpoint, row, scene)
+    noted = _note(left, row, scene.now)
+    if row.to is Phase.OFFERED and checkpoint.phase is not Phase.SERVING:
+        return _activate(noted, row, findings, scene)
+    if row.to.is_stopping:
+        return _stop(noted, row, findings, scene)
+    if row.to is Phase.SERVING:
+        return replace(noted, retry_step=0, not_before=None)
+    return noted
+
+
+def _leave(checkpoint: Checkpoint, row: Row, scene: Scene) -> Checkpoint:
+    """Forget the copy once it is gone: its activation's name and UID are never used again."""
+    if not checkpoint.phase.is_stopping or row.to.is_stopping:
+        return checkpoint
+    seconds = (
+        None
+        if checkpoint.stopped_at is None or checkpoint.activation is None
+        else scene.now.seconds_since(checkpoint.stopped_at)
+    )
+    return replace(checkpoint, activation=None, stop_seconds=seconds)
+
+
+def _note(checkpoint: Checkpoint, row: Row, now: Instant) -> Checkpoint:
+    transition = Transition(
+        at=now, before=checkpoint.phase, after=row.to, rule=row.rule, sentence=row.says
+    )
+    history = (*checkpoint.history, transition)[-MAX_HISTORY:]
+    return replace(checkpoint, phase=row.to, since=now, history=history)
+
+
+def _activate(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:
+    generation = evidence.choose(checkpoint)
+    assert generation is not None, "every row that starts a copy asks for a generation"
+    number = checkpoint.activations + 1
+    digest = naming.activation_digest(generation.hash, scene.now.boot_id, number)
+    name = naming.copy_name(generation.parent_name, digest, scene.policy.node_name)
+    activation = Activation(
+        number=number,
+        name=name,
+        uid=naming.copy_uid(digest),
+        generation=generation.hash,
+        file=naming.manifest_file(checkpoint.slot.namespace, name),
+        offered=scene.now,
+        grace_seconds=generation.grace_seconds,
+        rule=row.rule,
+    )
+    returned = row.rule == "4 back" and findings.heir is not None
+    return replace(
+        checkpoint,
+        activation=activation,
+        activations=number,
+        kind=generation.kind,
+        failed_heir=findings.heir.uid if returned and findings.heir else checkpoint.failed_heir,
+    )
+
+
+def _stop(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:
+    after = replace(checkpoint, stopped_at=scene.now, attempts_at_stop=_attempts(findings, scene))
+    if row.rule != "8 again":
+        return after
+    times = scene.policy.times
+    wait = min(times.offer_again * 2**checkpoint.retry_step, times.offer_again_most)
+    return replace(after, retry_step=checkpoint.retry_step + 1, not_before=scene.now.plus(wait))
+
+
+def _attempts(findings: Findings, scene: Scene) -> int:
+    runtime = scene.observation.runtime
+    if findings.heir is None or isinstance(runtime, Unknown):
+        return 0
+    return heir.count_attempts(runtime.value, findings.heir.uid, ended_only=True)
