@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_daemon(config_file: Path) -> int:
-    # Imported here: gRPC and requests cost a command that only reads a file half a second.
+    # Imported here: a command that only reads a file should not wait for gRPC and requests.
     from checkpointd import daemon
 
     return daemon.run(config_file)
