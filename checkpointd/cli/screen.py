@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TextIO
 
 NARROWEST = 40
+NARROWEST_COLUMN = 8
 PLAIN_WIDTH = 100
 """What is no terminal gets lines of this width; tables are never cut there."""
 
@@ -54,12 +55,12 @@ class Screen:
         return lines or [first.rstrip()]
 
     def table(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Align columns; on a terminal the widest ones are cut until the lines fit."""
+        """Align columns; on a terminal they are cut to fit, but never the first: it is the name."""
         cells = [[clean(cell) for cell in row] for row in rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
         while self.is_terminal and sum(widths) + 2 * (len(widths) - 1) > self.width:
-            widest = widths.index(max(widths))
-            if widths[widest] <= 8:
+            widest = max(range(1, len(widths)), key=widths.__getitem__)
+            if widths[widest] <= NARROWEST_COLUMN:
                 break
             widths[widest] -= 1
         return [
