@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from checkpointd.clients import unix_grpc
 from checkpointd.clients.messages import Field, Messages, Table
-from checkpointd.errors import RejectedError, SilentError
+from checkpointd.errors import RejectedError
 from checkpointd.model.observation import PodName
 
 TIMEOUT = 5.0
@@ -58,8 +58,8 @@ class PodResourcesClient:
         newest, oldest = self._messages
         try:
             return self._list(newest)
-        except (SilentError, RejectedError) as error:
-            if isinstance(error, RejectedError) and error.status != unix_grpc.UNIMPLEMENTED:
+        except RejectedError as error:
+            if error.status != unix_grpc.UNIMPLEMENTED:
                 raise
             return self._list(oldest)
 

@@ -133,12 +133,7 @@ class FakeRuntime:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def add_sandbox(self, sandbox: FakeSandbox) -> FakeSandbox:

@@ -66,7 +66,7 @@ class CriClient:
         (field report S13). What was found is kept until a call fails.
         """
         if not self._api:
-            self._api = self._find_api()
+            return self._find_version()
         try:
             return self._ask_version(self._api)
         except SourceError:
@@ -88,12 +88,15 @@ class CriClient:
     def list_sandboxes(self, uid: str = "") -> tuple[Sandbox, ...]:
         """List pod sandboxes, of all pods or of one pod UID."""
         answer = self._ask("RuntimeService/ListPodSandbox", "ListPodSandbox", _of_pod(uid))
-        return tuple(_sandbox(item) for item in cast("api.SandboxesAnswer", answer).items)
+        items = cast("api.SandboxesAnswer", answer).items
+        # Sorted: containerd lists a map, and what has not changed must look the same.
+        return tuple(sorted((_sandbox(item) for item in items), key=lambda found: found.id))
 
     def list_containers(self, uid: str = "") -> tuple[Container, ...]:
         """List containers in every state, of all pods or of one pod UID."""
         answer = self._ask("RuntimeService/ListContainers", "ListContainers", _of_pod(uid))
-        return tuple(_container(item) for item in cast("api.ContainersAnswer", answer).containers)
+        items = cast("api.ContainersAnswer", answer).containers
+        return tuple(sorted((_container(item) for item in items), key=lambda found: found.id))
 
     def list_images(self) -> frozenset[str]:
         """List the images: every id, tag and digest under which one is known."""
@@ -134,18 +137,19 @@ class CriClient:
         self._api = ""
         self._connection.close()
 
-    def _find_api(self) -> str:
+    def _find_version(self) -> RuntimeVersion:
         silence: SilentError | None = None
         for package in (api.V1, api.V1ALPHA2):
             try:
-                self._ask_version(package)
+                found = self._ask_version(package)
             except SilentError as error:
                 silence = silence or error
             except RejectedError as error:
                 if not _is_unimplemented(error):
                     raise
             else:
-                return package
+                self._api = package
+                return found
         if silence is not None:
             raise silence
         raise RejectedError(f"the runtime speaks neither {api.V1} nor {api.V1ALPHA2} of the CRI")
