@@ -1,0 +1,185 @@
+"""Tell people what happened, in the journal: each thing once.
+
+One line per transition with its reason, one per source that goes or returns, one per alarm that
+comes or ends, one per action that fails. Nothing is repeated each cycle; no secret is known here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from checkpointd import log
+from checkpointd.model.checkpoint import Stored
+from checkpointd.model.decision import (
+    Action,
+    Decision,
+    Outcome,
+    PlaceManifest,
+    Reason,
+    RemoveManifest,
+    RemoveStore,
+    Severity,
+    StopCopy,
+)
+from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.observation import ApiContact, MachineProcesses, Observation
+from checkpointd.model.pods import Slot
+
+_EFFECTS = (PlaceManifest, RemoveManifest, StopCopy, RemoveStore)
+"""Actions that change what runs or what is kept: each is told when done."""
+
+
+class Teller:
+    """Write lines to the program's log, and remember what was said."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger(log.LOGGER)
+        self._alarms: dict[tuple[Slot | None, str], Reason] = {}
+        self._failures: set[tuple[Slot | None, str]] = set()
+        self._faults: set[str] = set()
+        self._done: set[Action] = set()
+
+    # ---- decisions -------------------------------------------------------------------------------
+    def decision(self, decision: Decision, outcomes: Iterable[Outcome], stored: Stored) -> None:
+        """Tell transitions, alarms, failures and effects of one cycle."""
+        for reason in decision.reasons:
+            if reason.changed:
+                self._transition(reason, stored)
+        self._compare_alarms(decision.reasons)
+        self._tell_outcomes(tuple(outcomes))
+
+    def _transition(self, reason: Reason, stored: Stored) -> None:
+        checkpoint = stored.checkpoints.get(reason.slot) if reason.slot is not None else None
+        extra = log.fields(
+            log.Event.TRANSITION,
+            namespace=reason.slot.namespace if reason.slot else "",
+            pod=checkpoint.parent.name if checkpoint else "",
+            slot=reason.slot.name if reason.slot else "",
+            state=checkpoint.phase.value if checkpoint else "",
+            rule=reason.rule,
+            reason=reason.sentence,
+        )
+        line = f"{reason.slot}: {reason.sentence}, rule {reason.rule}"
+        self._logger.log(log.level(reason.severity), "%s", line, extra=extra)
+
+    def _compare_alarms(self, reasons: tuple[Reason, ...]) -> None:
+        now = {(r.slot, r.sentence): r for r in reasons if r.severity is Severity.ALARM}
+        for key, reason in now.items():
+            if key not in self._alarms and not reason.changed:
+                self._logger.warning("%s", _line(key), extra=_alarm_fields(reason))
+        for key, reason in self._alarms.items():
+            if key not in now:
+                self._logger.info("over: %s", _line(key), extra=_alarm_fields(reason))
+        self._alarms = now
+
+    def _tell_outcomes(self, outcomes: tuple[Outcome, ...]) -> None:
+        failures = {(o.action.slot, o.error) for o in outcomes if o.error}
+        for key in sorted(failures - self._failures, key=str):
+            extra = log.fields(
+                log.Event.ACTION_FAILED,
+                namespace=key[0].namespace if key[0] else "",
+                slot=key[0].name if key[0] else "",
+                reason=key[1],
+            )
+            self._logger.error("failed: %s", _line(key), extra=extra)
+        self._failures = failures
+        done: set[Action] = {
+            o.action for o in outcomes if isinstance(o.action, _EFFECTS) and not o.error
+        }
+        for outcome in outcomes:
+            if outcome.action in done - self._done:
+                self._effect(outcome)
+        self._done = done
+
+    def _effect(self, outcome: Outcome) -> None:
+        slot = outcome.action.slot
+        line = f"{slot}: {_describe(outcome.action)} in {outcome.seconds * 1000:.1f} ms"
+        extra = log.fields(
+            log.Event.TRANSITION,
+            namespace=slot.namespace if slot else "",
+            slot=slot.name if slot else "",
+        )
+        self._logger.info("%s", line, extra=extra)
+
+    def fault(self, sentence: str) -> None:
+        """Tell of a fault of our own, once per sentence."""
+        if sentence not in self._faults:
+            self._faults.add(sentence)
+            self._logger.error("%s", sentence, extra=log.fields(log.Event.FAULT, reason=sentence))
+
+    # ---- sources ---------------------------------------------------------------------------------
+    def observation(self, before: Observation, after: Observation) -> None:
+        """Tell which sources went or returned."""
+        self._contact(before.api_contact, after.api_contact)
+        self._machine(before.machine, after.machine)
+        for name, old, new in (
+            ("API world", before.world, after.world),
+            ("static-pod directory", before.manifests, after.manifests),
+            ("kernel's view of processes", before.processes, after.processes),
+        ):
+            self._source(name, old, new)
+
+    def _contact(self, before: ApiContact, after: ApiContact) -> None:
+        if before.reached == after.reached:
+            return
+        if after.reached:
+            extra = log.fields(log.Event.SOURCE_BACK)
+            self._logger.log(log.NOTICE, "API server: answers (%s)", after.address, extra=extra)
+        else:
+            extra = log.fields(log.Event.SOURCE_GONE, reason=after.why)
+            self._logger.warning("API server: no answer: %s", after.why, extra=extra)
+
+    def _machine(
+        self, before: Seen[MachineProcesses] | Unknown, after: Seen[MachineProcesses] | Unknown
+    ) -> None:
+        if isinstance(after, Unknown) or after is before:
+            return
+        old = before.value.kubelet if isinstance(before, Seen) else None
+        new = after.value.kubelet
+        if new is not None and (old is None or (old.pid, old.started) != (new.pid, new.started)):
+            line = (
+                f"kubelet: pid {new.pid}, node {new.node_name}, "
+                f"static pods in {new.manifest_dir or '(nowhere)'}"
+            )
+            self._logger.info("%s", line, extra=log.fields(log.Event.SOURCE_BACK))
+        elif new is None and old is not None:
+            gone = log.fields(log.Event.SOURCE_GONE)
+            self._logger.warning("kubelet: its process is gone", extra=gone)
+
+    def _source(self, name: str, old: Seen[object] | Unknown, new: Seen[object] | Unknown) -> None:
+        if isinstance(new, Unknown) and isinstance(old, Seen):
+            extra = log.fields(log.Event.SOURCE_GONE, reason=new.why)
+            self._logger.warning("%s: unknown: %s", name, new.why, extra=extra)
+        elif isinstance(new, Seen) and isinstance(old, Unknown) and old.why != "not yet read":
+            self._logger.info("%s: seen again", name, extra=log.fields(log.Event.SOURCE_BACK))
+
+
+def _line(key: tuple[Slot | None, str]) -> str:
+    return key[1] if key[0] is None else f"{key[0]}: {key[1]}"
+
+
+def _alarm_fields(reason: Reason) -> dict[str, object]:
+    return dict(
+        log.fields(
+            log.Event.ALARM,
+            namespace=reason.slot.namespace if reason.slot else "",
+            slot=reason.slot.name if reason.slot else "",
+            rule=reason.rule,
+            reason=reason.sentence,
+        )
+    )
+
+
+def _describe(action: Action) -> str:
+    match action:
+        case PlaceManifest():
+            return f"placed {action.activation.file}"
+        case RemoveManifest():
+            return f"removed {action.file}"
+        case StopCopy():
+            return f"asked the runtime to stop copy {action.uid}, grace {action.grace_seconds} s"
+        case RemoveStore():
+            return "removed everything stored"
+        case _:
+            return type(action).__name__

@@ -1,0 +1,303 @@
+"""Draw the picture for people: what is seen, what holds for each slot and why, what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from checkpointd.decide import evidence, follow, plan, table
+from checkpointd.decide.evidence import Findings
+from checkpointd.decide.runs import Judgement
+from checkpointd.decide.scene import Scene
+from checkpointd.model.checkpoint import Checkpoint, Stored
+from checkpointd.model.decision import Decision, Reason, Severity
+from checkpointd.model.evidence import Api, Is
+from checkpointd.model.files import Refused
+from checkpointd.model.moments import Instant, Seen, Unknown
+from checkpointd.model.observation import Observation
+from checkpointd.model.policy import Policy, Witness
+from checkpointd.model.status import (
+    ActivationStatus,
+    AnswerStatus,
+    ApiStatus,
+    CheckpointStatus,
+    GenerationStatus,
+    IgnoredStatus,
+    KubeletStatus,
+    NextStatus,
+    NodeStatus,
+    OrderStatus,
+    PodStatus,
+    RefusedStatus,
+    RuntimeStatus,
+    SourceState,
+    SourceStatus,
+    WitnessStatus,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Say who draws: version, process, socket of the runtime, alarms of the daemon itself."""
+
+    version: str
+    pid: int
+    runtime_socket: str
+    alarms: tuple[str, ...] = ()
+
+
+def portray(
+    observation: Observation, stored: Stored, policy: Policy, decision: Decision, now: Instant
+) -> NodeStatus:
+    """Draw the picture; ``sign`` adds who drew it."""
+    scene = plan.set_scene(observation, stored, policy, now)
+    alarms = [r for r in decision.reasons if r.severity is Severity.ALARM]
+    return NodeStatus(
+        node=scene.policy.node_name,
+        boot_id=observation.boot_id,
+        version="",
+        pid=0,
+        started=observation.started,
+        written=now,
+        summary=decision.summary,
+        api=_api(scene),
+        kubelet=_kubelet(observation),
+        runtime=_runtime(observation),
+        sources=tuple(_sources(observation, policy)),
+        checkpoints=tuple(
+            _checkpoint(checkpoint, scene, decision, alarms)
+            for _slot, checkpoint in sorted(stored.checkpoints.items())
+        ),
+        refused=tuple(_refused(stored, scene)),
+        ignored=tuple(_ignored(scene)),
+        orders=tuple(
+            OrderStatus(target=target, order=order)
+            for target, order in sorted(observation.overrides.items())
+        ),
+        alarms=tuple(
+            reason.sentence if reason.slot is None else f"{reason.slot}: {reason.sentence}"
+            for reason in alarms
+            if reason.slot not in stored.checkpoints
+        ),
+        frozen="the machine goes down" if scene.frozen else "",
+    )
+
+
+# ---- the node ------------------------------------------------------------------------------------
+def _api(scene: Scene) -> ApiStatus:
+    contact = scene.observation.api_contact
+    since = contact.reached_since if contact.reached else contact.unknown_since
+    return ApiStatus(
+        state=scene.api,
+        since=since or contact.answers_since or contact.reached_since,
+        why="" if scene.api is Api.TRUSTED else _api_why(scene),
+        address=contact.address,
+    )
+
+
+def _api_why(scene: Scene) -> str:
+    contact = scene.observation.api_contact
+    if contact.failures or contact.answered_at is None:
+        return contact.why
+    for reading in (scene.observation.world, scene.observation.api_pods):
+        if isinstance(reading, Unknown):
+            return reading.why
+    return "it has to answer for 10 s to be trusted" if not contact.reached else ""
+
+
+def _kubelet(observation: Observation) -> KubeletStatus:
+    machine, listed = observation.machine, observation.kubelet_list
+    if isinstance(machine, Unknown):
+        return KubeletStatus(present=Is.UNKNOWN, why=machine.why)
+    kubelet = machine.value.kubelet
+    if kubelet is None:
+        return KubeletStatus(present=Is.NO, since=machine.since, why="no kubelet process")
+    return KubeletStatus(
+        present=Is.YES,
+        answers=Is.YES if isinstance(listed, Seen) else Is.UNKNOWN,
+        pid=kubelet.pid,
+        since=kubelet.started,
+        version=kubelet.version,
+        why=listed.why if isinstance(listed, Unknown) else "",
+    )
+
+
+def _runtime(observation: Observation) -> RuntimeStatus:
+    if isinstance(observation.runtime, Unknown):
+        return RuntimeStatus()
+    return RuntimeStatus(
+        version=observation.runtime.value.version, api=observation.runtime.value.api
+    )
+
+
+def _sources(observation: Observation, policy: Policy) -> Iterator[SourceStatus]:
+    off = {witness.value for witness in Witness if witness not in policy.witnesses}
+    readings: tuple[tuple[str, Seen[object] | Unknown, bool], ...] = (
+        ("api world", observation.world, True),
+        ("api pods", observation.api_pods, True),
+        ("kubelet list", observation.kubelet_list, True),
+        ("runtime", observation.runtime, True),
+        ("kernel", observation.processes, True),
+        ("manifests", observation.manifests, True),
+        ("machine", observation.machine, True),
+        ("default route", observation.default_route, False),
+        ("pid 1", observation.manager_state, False),
+        ("runningpods", observation.running_pods, False),
+        ("kubelet lease", observation.lease, False),
+        ("images", observation.images, False),
+    )
+    for name, reading, needed in readings:
+        yield _source(name, reading, needed=needed and name not in off, off=name in off)
+
+
+def _source(name: str, reading: Seen[object] | Unknown, *, needed: bool, off: bool) -> SourceStatus:
+    if off:
+        return SourceStatus(name=name, state=SourceState.OFF, needed=False)
+    if isinstance(reading, Unknown):
+        idle = reading.why == "not yet read"
+        return SourceStatus(
+            name=name,
+            state=SourceState.IDLE if idle else SourceState.UNKNOWN,
+            since=reading.since,
+            why=reading.why,
+            needed=needed and not idle,
+        )
+    return SourceStatus(
+        name=name, state=SourceState.SEEN, since=reading.since, at=reading.at, needed=needed
+    )
+
+
+def _refused(stored: Stored, scene: Scene) -> Iterator[RefusedStatus]:
+    for pod in plan.unstored(stored, scene):
+        reading = scene.observation.candidates.get(pod.uid)
+        if isinstance(reading, Seen) and isinstance(reading.value, Refused):
+            yield RefusedStatus(
+                namespace=pod.namespace, name=pod.name, refusals=reading.value.refusals
+            )
+
+
+def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:
+    for pod in sorted(scene.pods.values(), key=lambda pod: (pod.namespace, pod.name)):
+        if pod.mark_note:
+            yield IgnoredStatus(namespace=pod.namespace, name=pod.name, note=pod.mark_note)
+
+
+# ---- one slot ------------------------------------------------------------------------------------
+def _checkpoint(
+    checkpoint: Checkpoint, scene: Scene, decision: Decision, alarms: Iterable[Reason]
+) -> CheckpointStatus:
+    findings = evidence.find(checkpoint, scene)
+    row = table.step(checkpoint.phase, findings.evidence)
+    generation = _generation(checkpoint)
+    successor = checkpoint.successor
+    return CheckpointStatus(
+        namespace=checkpoint.slot.namespace,
+        slot=checkpoint.slot.name,
+        phase=checkpoint.phase,
+        since=checkpoint.since,
+        kind=checkpoint.kind,
+        rule=row.rule,
+        sentence=row.says,
+        parent=PodStatus(name=checkpoint.parent.name, uid=checkpoint.parent.uid),
+        successor=PodStatus(name=successor.name, uid=successor.uid) if successor else None,
+        serves_api=checkpoint.serves_api,
+        generation=generation,
+        generations=len(checkpoint.generations),
+        activation=_activation(checkpoint),
+        order="" if findings.evidence.order.value == "none" else findings.evidence.order.value,
+        evidence=tuple(_answers(checkpoint, findings, scene)),
+        next=NextStatus(what=_what_next(checkpoint, findings), at=decision.look_again),
+        alarms=tuple(r.sentence for r in alarms if r.slot == checkpoint.slot),
+        warnings=_warnings(checkpoint),
+        refusal=checkpoint.refusal,
+        history=checkpoint.history,
+    )
+
+
+def _generation(checkpoint: Checkpoint) -> GenerationStatus | None:
+    active = checkpoint.activation
+    chosen = checkpoint.generation(active.generation) if active else evidence.choose(checkpoint)
+    if chosen is None:
+        return None
+    return GenerationStatus(
+        hash=chosen.hash, stored=chosen.stored, proven=chosen.is_proven, failed=chosen.failed
+    )
+
+
+def _warnings(checkpoint: Checkpoint) -> tuple[str, ...]:
+    newest = max(checkpoint.generations, key=lambda g: g.number, default=None)
+    return newest.warnings if newest is not None else ()
+
+
+def _activation(checkpoint: Checkpoint) -> ActivationStatus | None:
+    activation = checkpoint.activation
+    if activation is None:
+        return None
+    return ActivationStatus(
+        name=activation.name,
+        uid=activation.uid,
+        file=activation.file,
+        since=activation.offered,
+        rule=activation.rule,
+    )
+
+
+def _answers(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[AnswerStatus]:
+    found, observation = findings.evidence, scene.observation
+    yield AnswerStatus(
+        question="what does the API server want", answer=found.want.value,
+        witnesses=(WitnessStatus(
+            source="API server", says=found.api.value, at=observation.api_contact.answered_at),),
+    )  # fmt: skip
+    yield _judged("does parent or successor run", findings.runs, observation)
+    yield _judged("does the copy run", findings.copy_runs, observation)
+    yield _judged("will the kubelet restart it", findings.managed, observation)
+    yield AnswerStatus(question="who runs next here", answer=found.heir.value)
+    yield AnswerStatus(question="what does its DaemonSet say", answer=found.owner.value)
+    yield AnswerStatus(question="does it serve the API", answer="yes" if found.serves_api else "no")
+    for question, answer in (
+        ("is its hold over", found.hold_over),
+        ("is the dwell over", found.dwell_over),
+        ("may it be offered again", found.back_off_over),
+        ("did a consistent list confirm", found.confirmed),
+    ):
+        yield AnswerStatus(question=question, answer="yes" if answer else "no")
+    ids = len(follow.pod_uids(checkpoint))
+    yield AnswerStatus(question="how many pods are looked at", answer=str(ids))
+
+
+def _judged(question: str, judgement: Judgement, observation: Observation) -> AnswerStatus:
+    readings = {
+        "runtime": observation.runtime,
+        "kernel": observation.processes,
+        "boot": observation.machine,
+        "runningpods": observation.running_pods,
+        "kubelet": observation.kubelet_list,
+    }
+    witnesses: list[WitnessStatus] = []
+    for testimony in judgement.testimonies:
+        reading = readings.get(testimony.witness)
+        witnesses.append(
+            WitnessStatus(
+                source=testimony.witness,
+                says=f"{testimony.answer.value}: {testimony.because}",
+                at=reading.at if isinstance(reading, Seen) else None,
+            )
+        )
+    return AnswerStatus(
+        question=question, answer=judgement.answer.value, witnesses=tuple(witnesses)
+    )
+
+
+def _what_next(checkpoint: Checkpoint, findings: Findings) -> str:
+    """Say what would have to happen for the state to change."""
+    found = findings.evidence
+    if found.frozen:
+        return "nothing until the machine is up again"
+    if checkpoint.phase.has_manifest:
+        return "steps aside when the API server is trusted and the real pod may start"
+    if checkpoint.phase.is_stopping:
+        return "waits for the copy to end and for the real pod"
+    if found.want.value != "wanted here":
+        return "the store goes after its grace, once a consistent list agrees"
+    return "a copy starts when the pod does not run, nobody restarts it and no API server answers"
