@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkpointd import json_fields
 from checkpointd.json_fields import Json
@@ -103,7 +103,7 @@ class ApiPod:
     restart_policy: str
     grace_seconds: int
     activation_priority: int
-    raw: Json | None
+    raw: Json | None = field(repr=False)
     init_containers: frozenset[str] = frozenset()
 
     @property

@@ -1,0 +1,313 @@
+"""Connect to the API server: TCP, TLS, and what a failure on the way means.
+
+requests speaks HTTP over connections that ``Dialer`` makes, so that no bundle or proxy of the
+system is ever used, each phase has a deadline, and another thread can end a blocked read.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import cast
+
+import requests
+import requests.adapters
+import urllib3.connection
+import urllib3.connectionpool
+import urllib3.exceptions
+
+from checkpointd.clients.kubeconfig import Credentials, Part
+from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
+
+_CLOSED = (
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Say which address answered."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.address}]:{self.port}"
+            if ":" in self.address
+            else f"{self.address}:{self.port}"
+        )
+
+
+def make_context(credentials: Credentials) -> ssl.SSLContext:
+    """Make the TLS context of these credentials alone. Raises SourceError naming file and key."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if credentials.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif credentials.ca is not None:
+        _load_ca(context, credentials.ca)
+    if credentials.client_certificate is not None and credentials.client_key is not None:
+        _load_pair(context, credentials.client_certificate, credentials.client_key)
+    return context
+
+
+def _load_ca(context: ssl.SSLContext, ca: Part) -> None:
+    try:
+        context.load_verify_locations(cadata=ca.read().decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise SourceError(f"{ca.key}: no certificate in PEM") from error
+
+
+def _load_pair(context: ssl.SSLContext, certificate: Part, key: Part) -> None:
+    """Load certificate and key through memory: OpenSSL takes them from files only."""
+    pair = certificate.read() + b"\n" + key.read()
+    descriptor = os.memfd_create("client-pair", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, pair)
+        # An empty password: else OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise SourceError(f"{certificate.key}, {key.key}: not a pair in PEM") from error
+    finally:
+        os.close(descriptor)
+
+
+class Dialer:
+    """Open connections for one set of credentials; keep those open, to end them from outside.
+
+    ``peer`` is the address of the last connection whose handshake was done.
+    """
+
+    def __init__(self, credentials: Credentials, sockets: OpenSockets) -> None:
+        self._host = credentials.host
+        self._port = credentials.port
+        self._name = credentials.verify_name
+        self._server = credentials.server
+        self._context = make_context(credentials)
+        self._sockets = sockets
+        self._last: ssl.SSLSocket | None = None
+        self.peer: Peer | None = None
+
+    def connect(self, timeout: float) -> ssl.SSLSocket:
+        """Connect and shake hands. Raises RefusedError, SilentError, RejectedError."""
+        plain = self._connect_any(resolve(self._host, self._port, timeout), timeout)
+        try:
+            address = cast("tuple[str, int]", plain.getpeername()[:2])
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secure = self._context.wrap_socket(plain, server_hostname=self._name)
+        except ssl.SSLCertVerificationError as error:
+            plain.close()
+            raise RejectedError(self._distrust(error)) from error
+        except OSError as error:
+            plain.close()
+            raise self.translate(error, "in the TLS handshake") from error
+        self._sockets.add(secure)
+        self._last, self.peer = secure, Peer(*address)
+        return secure
+
+    def set_timeout(self, seconds: float) -> None:
+        """Bound each further read of the last connection."""
+        if self._last is not None and self._last.fileno() >= 0:
+            self._last.settimeout(seconds)
+
+    def translate(self, error: OSError, phase: str) -> SourceError:
+        """Say what a failure of the operating system or of TLS means for us."""
+        if isinstance(error, TimeoutError):
+            return SilentError(f"{self._server}: no answer in time {phase}")
+        if isinstance(error, ConnectionRefusedError):
+            return RefusedError(f"{self._server}: connection refused")
+        if isinstance(error, _CLOSED):
+            return RefusedError(f"{self._server}: connection closed {phase}")
+        if isinstance(error, ssl.SSLError):
+            return RejectedError(f"{self._server}: {error.reason or 'TLS failed'} {phase}")
+        return SilentError(f"{self._server}: {error.strerror or type(error).__name__} {phase}")
+
+    def _connect_any(self, addresses: Iterable[tuple[str, int]], timeout: float) -> socket.socket:
+        """Try each address; the time is shared out among them."""
+        addresses = tuple(addresses)
+        failure: OSError = ConnectionRefusedError()
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            opened = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                self._sockets.add(opened)
+                opened.settimeout(timeout / len(addresses))
+                opened.connect(address)
+            except OSError as error:
+                opened.close()
+                failure = error
+            else:
+                opened.settimeout(timeout)
+                return opened
+        raise self.translate(failure, "when connecting") from failure
+
+    def _distrust(self, error: ssl.SSLCertVerificationError) -> str:
+        return (
+            f"{self._server}: its certificate is not trusted: {error.verify_message} "
+            "(check certificate-authority, tls-server-name and the clock)"
+        )
+
+
+class OpenSockets:
+    """Hold the sockets that are open, so that another thread can shut them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self._closed = False
+
+    def add(self, opened: socket.socket) -> None:
+        """Keep a socket. Raises ConnectionAbortedError once ``shut`` was called for good."""
+        with self._lock:
+            self._open = [one for one in self._open if one.fileno() >= 0]
+            self._open.append(opened)
+            if self._closed:
+                raise ConnectionAbortedError
+
+    def shut(self, *, for_good: bool) -> None:
+        """Shut all that is open: a read blocked on it returns at once. From any thread."""
+        with self._lock:
+            self._closed = self._closed or for_good
+            for one in self._open:
+                try:
+                    # Not SSLSocket.shutdown, which takes TLS away from under a read.
+                    socket.socket.shutdown(one, socket.SHUT_RDWR)
+                except OSError:
+                    continue  # it was closed, or its connection has ended
+            self._open.clear()
+
+
+def resolve(host: str, port: int, timeout: float) -> tuple[tuple[str, int], ...]:
+    """Return the addresses of ``host``. Raises SilentError.
+
+    getaddrinfo has no timeout of its own and a dead resolver takes half a minute, so it runs in a
+    thread that is left behind; a host that is an address needs no resolver.
+    """
+    found: list[tuple[str, int]] = []
+    failure: list[OSError] = []
+
+    def look_up() -> None:
+        try:
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            failure.append(error)
+        else:
+            found.extend((str(info[4][0]), port) for info in infos)
+
+    if _is_address(host):
+        return ((host, port),)
+    thread = threading.Thread(target=look_up, name="api-resolve", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not found:
+        why = failure[0].strerror if failure else "no answer in time"
+        raise SilentError(f"{host}: its name cannot be resolved: {why}")
+    return tuple(dict.fromkeys(found))
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+class _Connection(urllib3.connection.HTTPConnection):
+    """Be an HTTP connection whose socket the dialer makes."""
+
+    def __init__(self, host: str, port: int | None, dialer: Dialer) -> None:
+        super().__init__(host, port)
+        self._dialer = dialer
+
+    def connect(self) -> None:
+        """Connect. Raises RefusedError, SilentError, RejectedError: urllib3 lets them pass."""
+        timeout = self.timeout
+        self.sock = self._dialer.connect(timeout if isinstance(timeout, int | float) else 10.0)
+
+
+class _Pool(urllib3.connectionpool.HTTPConnectionPool):
+    """Be the pool of one server. urllib3 takes it for plain HTTP: TLS is the dialer's."""
+
+    def __init__(self, host: str, port: int, dialer: Dialer) -> None:
+        super().__init__(host, port, maxsize=1)
+        self._dialer = dialer
+
+    # urllib3's protocol for connections differs from its own class in what is final.
+    def _new_conn(self) -> _Connection:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.num_connections += 1
+        return _Connection(self.host, self.port, self._dialer)
+
+
+class Adapter(requests.adapters.HTTPAdapter):
+    """Let requests use the dialer's connections and nothing of its own.
+
+    Both ways to a pool are replaced: requests 2.32 took the second in place of the first.
+    """
+
+    def __init__(self, credentials: Credentials, dialer: Dialer) -> None:
+        super().__init__(max_retries=0)
+        self._dialer = dialer
+        self._place = (credentials.host, credentials.port)
+        self._pool = _Pool(*self._place, dialer)
+
+    def get_connection(self, url: object, proxies: object = None) -> _Pool:
+        """Return the pool (requests before 2.32)."""
+        return self._pool
+
+    def get_connection_with_tls_context(
+        self, request: object, verify: object, proxies: object = None, cert: object = None
+    ) -> _Pool:
+        """Return the pool (requests from 2.32 on)."""
+        return self._pool
+
+    def cert_verify(self, conn: object, url: object, verify: object, cert: object) -> None:
+        """Set nothing: the dialer has verified the server by its own authority."""
+
+    def close(self) -> None:
+        """Close the connection that is idle; the next request opens another."""
+        self._pool.close()
+        self._pool = _Pool(*self._place, self._dialer)
+
+
+def translate(error: Exception, dialer: Dialer) -> SourceError:
+    """Say what an exception of requests or urllib3 means for us, once connected."""
+    for cause in _causes(error):
+        if isinstance(cause, SourceError):
+            return cause
+        if isinstance(cause, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
+            return dialer.translate(TimeoutError(), "to the request")
+        if isinstance(cause, OSError) and not isinstance(cause, requests.RequestException):
+            return dialer.translate(cause, "before the answer was whole")
+    return RejectedError(f"the answer is truncated or not HTTP ({type(error).__name__})")
+
+
+ERRORS = (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError)
+"""All that requests and urllib3 raise, sooner or later."""
+
+
+def _causes(error: BaseException) -> Iterable[BaseException]:
+    """Walk an exception's causes, innermost last; urllib3 also hides them in ``args``."""
+    seen: list[BaseException] = []
+    waiting: list[BaseException] = [error]
+    while waiting and len(seen) < 20:
+        current = waiting.pop(0)
+        if any(current is known for known in seen):
+            continue
+        seen.append(current)
+        linked = (*current.args, current.__cause__, current.__context__)
+        waiting.extend(link for link in linked if isinstance(link, BaseException))
+    return seen

@@ -1,0 +1,249 @@
+"""Follow the API server: contact, world, and this node's pods by LIST and WATCH.
+
+A watch blocks in its read, so its end is noticed within a millisecond and followed at once by a
+fresh connection. Nothing here judges what lost contact means.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from checkpointd import json_fields, log
+from checkpointd.clients.kube import KubeClient
+from checkpointd.clients.kube_answers import WatchEvent
+from checkpointd.clock import Clock
+from checkpointd.errors import FieldError, RejectedError, SilentError, SourceError
+from checkpointd.model.moments import Instant, Unknown, seen
+from checkpointd.model.observation import ApiPodsRead, Fact, World, WorldRead
+from checkpointd.model.selection import Selection
+from checkpointd.observe.api import pod_map, world
+from checkpointd.observe.api.access import ApiAccess
+from checkpointd.observe.api.contact import PROBE_EVERY, Contact
+from checkpointd.observe.source import SourceThread
+
+BOOKMARK_EVERY = 60.0
+"""k8s.io/apiserver/pkg/storage/cacher/cacher.go, defaultBookmarkFrequency."""
+BOOKMARK_OVERDUE = 90.0
+GONE = 410
+SHORT_WATCH = 1.0
+SHORT_WATCHES = 5
+"""So many watches in a row may end within a second before their renewal is paced: a server that
+goes down ends them, answers once more, and is then gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Hold the seconds that a watch may be quiet, and those between answers that count."""
+
+    quiet: float = BOOKMARK_EVERY + BOOKMARK_OVERDUE
+    answers_apart: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """Hold what a list was made with: with anything else it must be made anew."""
+
+    node_name: str
+    selection: Selection
+    anchor_uid: str
+    node_uid: str
+
+
+class ApiWatch(SourceThread):
+    """Keep one watch open and post what it tells; while there is none, probe."""
+
+    def __init__(
+        self,
+        post: Callable[[Fact], None],
+        clock: Clock,
+        access: ApiAccess,
+        patience: Patience | None = None,
+    ) -> None:
+        super().__init__("api-watch", post, clock)
+        self._access = access
+        self._patience = patience or Patience()
+        self._client = KubeClient(access.credentials, access.timeouts)
+        self._contact = Contact(post, access, self._patience.answers_apart)
+        self._pods = pod_map.PodMap()
+        self._basis: _Basis | None = None
+        self._version = ""
+        self._world_posted = False
+        self._pods_posted = False
+        self._watching = False
+        self._relisting = False
+        self._short_watches = 0
+        self._warned: tuple[str, ...] = ()
+
+    # ---- from other threads --------------------------------------------------------------------
+    def wake(self) -> None:
+        """End the present wait; when stopping, the call that is under way too."""
+        if self.stopping.is_set():
+            self._client.close()
+        super().wake()
+
+    def relist(self) -> None:
+        """List anew, since marks or credentials may have changed."""
+        with self.lock:
+            if self._watching:
+                self._relisting = True
+                self._client.interrupt()
+        self.wake()
+
+    # ---- one round -----------------------------------------------------------------------------
+    def step(self) -> float:
+        """Connect, list if need be, and follow the watch to its end."""
+        began = self.clock.now()
+        try:
+            basis = self._connect(began)
+            if basis != self._basis or not self._version:
+                self._list(basis)
+            self._watch(basis)
+        except SourceError as error:
+            self._lose(error, began)
+            return self._contact.seconds_to_probe(began, self.clock.now())
+        return self._pace(began)
+
+    def report_failure(self, why: str) -> None:
+        """Post Unknown for world and pods; of contact a fault of our own says nothing."""
+        self._post_unknown(why, of_world=True)
+
+    def _connect(self, began: Instant) -> _Basis:
+        """Ask on a fresh connection for our Node, then for the world. Raises SourceError."""
+        self._client.drop_connections()
+        name = self._access.node_name()
+        node = self._client.get_node(name)
+        self._contact.answered(began, self._client.peer)
+        self._warn()
+        found = world.read_world(self._client, node, name)
+        self.post(WorldRead(seen(found, began)))
+        self._world_posted = True
+        return self._basis_of(name, found)
+
+    def _basis_of(self, name: str, found: World) -> _Basis:
+        return _Basis(name, self._access.selection(), found.anchor_uid, found.node_uid)
+
+    def _list(self, basis: _Basis) -> None:
+        """List all pods and post them. Raises SourceError."""
+        at = self.clock.now()
+        listed = self._client.list_pods(
+            basis.node_name, lambda raw: pod_map.parse(raw, basis.selection, basis.node_name)
+        )
+        self._pods.replace(listed.items)
+        self._basis, self._version = basis, listed.resource_version
+        self.post(ApiPodsRead(self._pods.read(at)))
+        self._pods_posted = True
+        self._contact.answered(at, self._client.peer)
+
+    # ---- the watch -----------------------------------------------------------------------------
+    def _watch(self, basis: _Basis) -> None:
+        """Follow a watch to its end. Raises SourceError where it failed.
+
+        After a normal end, or a bookmark that is overdue, the next round goes on from the version
+        that was last seen, if the server still answers.
+        """
+        opening = self.clock.now()
+        try:
+            with self._client.watch_pods(basis.node_name, self._version, self._quiet) as events:
+                self._contact.answered(opening, self._client.peer)
+                self._follow(events, basis)
+        except RejectedError as error:
+            if error.status != GONE:
+                raise
+            self._version = ""
+
+    def _follow(self, events: Iterator[WatchEvent], basis: _Basis) -> None:
+        self._set_watching(watching=True)
+        try:
+            self._take_all(events, basis)
+        except SilentError:
+            return
+        except SourceError as error:
+            self._lose_watch(error)
+        finally:
+            self._set_watching(watching=False)
+
+    def _take_all(self, events: Iterator[WatchEvent], basis: _Basis) -> None:
+        for event in events:
+            at = self.clock.now()
+            if event.type == "ERROR" or not self._take(event, basis, at):
+                self._version = ""
+                return
+            self._contact.answered(at, self._client.peer)
+
+    def _take(self, event: WatchEvent, basis: _Basis, at: Instant) -> bool:
+        """Take over one event; False where it cannot be understood and a list must."""
+        version = _version_of(event)
+        if not version:
+            return False
+        if event.type != "BOOKMARK":
+            try:
+                self._pods.apply(event, basis.selection, basis.node_name)
+            except FieldError:
+                return False
+            self.post(ApiPodsRead(self._pods.read(at)))
+        self._version = version
+        return True
+
+    def _quiet(self) -> float:
+        """Return the seconds that may pass without an event.
+
+        After a loss only until a second answer counts: a quiet node would wait a minute for it.
+        """
+        to_confirm = self._contact.seconds_to_confirm(self.clock.now())
+        # A little more, so that the answer is not too early by a rounding.
+        return self._patience.quiet if to_confirm is None else to_confirm + 0.05
+
+    def _set_watching(self, *, watching: bool) -> None:
+        with self.lock:
+            self._watching = watching
+
+    def _pace(self, began: Instant) -> float:
+        if self.clock.now().seconds_since(began) >= SHORT_WATCH:
+            self._short_watches = 0
+            return 0.0
+        self._short_watches += 1
+        return 0.0 if self._short_watches <= SHORT_WATCHES else PROBE_EVERY
+
+    # ---- losses --------------------------------------------------------------------------------
+    def _lose(self, error: SourceError, began: Instant) -> None:
+        if self.stopping.is_set():
+            return
+        self._contact.failed(error, began, self._client.peer)
+        self._post_unknown(str(error), of_world=True)
+
+    def _lose_watch(self, error: SourceError) -> None:
+        """Note that a watch broke: what it missed is not known. The next round tells of contact."""
+        self._version = ""
+        with self.lock:
+            wanted, self._relisting = self._relisting, False
+        if not wanted and not self.stopping.is_set():
+            self._post_unknown(str(error), of_world=False)
+
+    def _post_unknown(self, why: str, *, of_world: bool) -> None:
+        """Post Unknown once, until there is an answer again."""
+        self._version = ""
+        unknown = Unknown(why, self.clock.now())
+        if of_world and self._world_posted:
+            self._world_posted = False
+            self.post(WorldRead(unknown))
+        if self._pods_posted:
+            self._pods_posted = False
+            self.post(ApiPodsRead(unknown))
+
+    def _warn(self) -> None:
+        """Log what is unsafe in the credentials, once."""
+        warnings = self._access.credentials().warnings
+        if warnings != self._warned:
+            self._warned = warnings
+            for warning in warnings:
+                logging.getLogger(log.LOGGER).warning("%s", warning)
+
+
+def _version_of(event: WatchEvent) -> str:
+    """Return the version that an event carries, "" where it carries none."""
+    try:
+        return json_fields.optional_text(event.object, "metadata", "resourceVersion")
+    except FieldError:
+        return ""

@@ -1,0 +1,61 @@
+"""Read which world answers: is it the cluster that we know."""
+
+from __future__ import annotations
+
+from checkpointd import json_fields
+from checkpointd.clients.kube import KubeClient
+from checkpointd.clients.kube_answers import Missing
+from checkpointd.errors import FieldError, RejectedError
+from checkpointd.json_fields import Json
+from checkpointd.model.observation import World
+
+SERVICE = "Service default/kubernetes"
+NAMESPACE = "Namespace kube-system"
+
+
+def read_world(client: KubeClient, node: Json | Missing, node_name: str) -> World:
+    """Return the world of a server that has just answered with ``node``.
+
+    Where the Service may not be read, the Namespace; where neither may be, the Node alone. Only a
+    403 says "may not": anything else raises, as a server that is starting lacks the Service for a
+    moment and must not pass for another world. Raises SourceError.
+    """
+    anchor, uid = _read_anchor(client)
+    if isinstance(node, Missing):
+        return World(anchor=anchor, anchor_uid=uid, node_uid="", node_found=False)
+    try:
+        return World(
+            anchor=anchor,
+            anchor_uid=uid,
+            node_uid=json_fields.text(node, "metadata", "uid"),
+            node_found=True,
+            allocatable=json_fields.texts(node, "status", "allocatable"),
+        )
+    except FieldError as error:
+        raise RejectedError(f"Node {node_name}: {error}") from error
+
+
+def _read_anchor(client: KubeClient) -> tuple[str, str]:
+    try:
+        return SERVICE, _uid(client.get_service("default", "kubernetes"))
+    except RejectedError as error:
+        if error.status != 403:
+            raise
+    try:
+        return NAMESPACE, _uid(client.get_namespace("kube-system"))
+    except RejectedError as error:
+        if error.status != 403:
+            raise
+    return "", ""
+
+
+def _uid(found: Json | Missing) -> str:
+    if isinstance(found, Missing):
+        raise RejectedError(f"{found.kind} {found.name} is missing: the server may be starting")
+    try:
+        uid = json_fields.text(found, "metadata", "uid")
+    except FieldError as error:
+        raise RejectedError(str(error)) from error
+    if not uid:
+        raise RejectedError("metadata.uid: empty")
+    return uid

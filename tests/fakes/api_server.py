@@ -1,0 +1,263 @@
+"""Be a small API server on a real socket: TLS, LIST, WATCH, objects, and its faults on demand.
+
+In a test: ``with ApiServer(pki.shared()) as server``. As a process of its own, which ends on
+SIGTERM and shares its state file with the next one, like an API server its etcd:
+
+    python -m tests.fakes.api_server --port 6443 --state state.json --pki DIRECTORY [--node NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.fakes import api_requests, pki
+from tests.fakes.api_faults import Fault, Request
+from tests.fakes.api_objects import ObjectStore
+
+
+class ApiServer:
+    """Serve an ``ObjectStore``. ``start`` and ``stop`` may alternate: the port stays.
+
+    ``granted`` names the resources that a node's certificate may read; by default what the Node
+    authorizer lets it. ``tokens`` maps bearer tokens to users.
+    """
+
+    def __init__(
+        self,
+        certificates: pki.Pki,
+        store: ObjectStore | None = None,
+        port: int = 0,
+        node_name: str = "node-1",
+    ) -> None:
+        self.pki = certificates
+        self.store = store or ObjectStore()
+        if store is None:
+            self.store.make_world(node_name)
+        self.port = port
+        self.bookmark_every = 60.0
+        self.granted = {"pods", "nodes", "services", "leases", "secrets", "configmaps", "events"}
+        self.tokens: dict[str, str] = {}
+        self.requests: list[Request] = []
+        self.continues: dict[str, tuple[list[dict[str, Any]], str]] = {}
+        self.too_old_is_http = False
+        self.lock = threading.Lock()
+        self.released = threading.Event()
+        self.stopping = threading.Event()
+        self.watch_end = 0
+        self.watch_end_abrupt = False
+        self._faults: dict[str, Fault] = {}
+        self._connections: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._listener: socket.socket | None = None
+        self._context = self._make_context()
+
+    # ---- life ----------------------------------------------------------------------------------
+    def __enter__(self) -> ApiServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Return the server's URL."""
+        return f"https://127.0.0.1:{self.port}"
+
+    def kubeconfig(self, pair: pki.Pair | None = None) -> bytes:
+        """Return a kubeconfig of the node, or of another client."""
+        return pki.kubeconfig(self.url, self.pki.ca.certificate, pair or self.pki.node)
+
+    def start(self) -> None:
+        """Listen."""
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen(64)
+        self.port = listener.getsockname()[1]
+        self.released.clear()
+        self.stopping.clear()
+        self._listener = listener
+        self._spawn(self._accept, listener)
+
+    def stop(self) -> None:
+        """Close the listening socket and every connection, as when the process ends."""
+        if self._listener is not None:
+            # shutdown wakes accept; close alone does not.
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+        self.released.set()
+        self.stopping.set()
+        self.close_connections()
+        with self.store.changed:
+            self.store.changed.notify_all()
+        for thread in self._threads:
+            thread.join(5)
+        self._threads.clear()
+
+    def close_connections(self) -> None:
+        """Close every open connection: watches end abruptly."""
+        with self.lock:
+            connections = list(self._connections)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    # ---- faults --------------------------------------------------------------------------------
+    def break_(self, fault: Fault, on: str = "") -> None:
+        """Do ``fault`` in place of answering paths that begin with ``on``; new requests only."""
+        with self.lock:
+            self._faults[on] = fault
+            self.released.clear()
+
+    def repair(self) -> None:
+        """Answer everything again; requests that hang are dropped."""
+        with self.lock:
+            self._faults.clear()
+        self.released.set()
+
+    def fault_of(self, path: str) -> Fault | None:
+        """Return the fault of a path, that of the longest prefix."""
+        with self.lock:
+            found = [prefix for prefix in self._faults if path.startswith(prefix)]
+            return self._faults[max(found, key=len)] if found else None
+
+    def end_watches(self, *, abruptly: bool = False) -> None:
+        """End the open watches: with the last chunk, or in the middle."""
+        with self.store.changed:
+            self.watch_end += 1
+            self.watch_end_abrupt = abruptly
+            self.store.changed.notify_all()
+
+    def expire_continues(self) -> None:
+        """Let every continue token that was given out answer 410."""
+        with self.lock:
+            self.continues.clear()
+
+    def count(self, path: str, *, watch: bool = False) -> int:
+        """Count the requests for a path so far."""
+        with self.lock:
+            return sum(r.path == path and r.is_watch == watch for r in self.requests)
+
+    # ---- connections ---------------------------------------------------------------------------
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _address = listener.accept()
+            except OSError:
+                return
+            self._spawn(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        with self.lock:
+            self._connections.add(connection)
+        secure: socket.socket = connection
+        try:
+            if self._fault_connection(connection):
+                return
+            connection.settimeout(30)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secure = self._context.wrap_socket(connection, server_side=True)
+            with self.lock:
+                self._connections.add(secure)
+            if self._listener is not None:
+                api_requests.Handler(secure, self)
+        except OSError:
+            return
+        finally:
+            with self.lock:
+                self._connections -= {connection, secure}
+            secure.close()
+
+    def _fault_connection(self, connection: socket.socket) -> bool:
+        with self.lock:
+            fault = self._faults.get("")
+        if fault is None or not fault.is_of_connection:
+            return False
+        if fault is Fault.HANG_IN_HANDSHAKE:
+            self.released.wait(60)
+        if fault is Fault.RESET:
+            # Linger 0: close sends a reset (socket(7)).
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            connection.settimeout(5)
+            connection.recv(65536)
+        connection.close()
+        return True
+
+    def _spawn(self, target: Any, argument: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=(argument,), daemon=True)
+        with self.lock:
+            self._threads = [one for one in self._threads if one.is_alive()]
+            self._threads.append(thread)
+            thread.start()
+
+    def _make_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=self.pki.ca.certificate.decode())
+        with tempfile.TemporaryDirectory() as directory:
+            context.load_cert_chain(self.pki.server.write(Path(directory), "server"))
+        return context
+
+
+def read_pki(directory: Path) -> pki.Pki:
+    """Read what ``Pki.write`` wrote, but for the authority's own key."""
+
+    class Known(pki.Authority):
+        def __init__(self) -> None:
+            self.certificate = (directory / "ca.crt").read_bytes()
+
+    def pair(name: str) -> pki.Pair:
+        return pki.Pair((directory / f"{name}.pem").read_bytes(), b"")
+
+    return pki.Pki(ca=Known(), server=pair("server"), node=pair("node"), admin=pair("admin"))
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--pki", type=Path, required=True)
+    parser.add_argument("--node", default="node-1")
+    parser.add_argument("--bookmark-every", type=float, default=60.0)
+    parser.add_argument("--grant", action="append", default=[], metavar="RESOURCE")
+    options = parser.parse_args(arguments)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ended.set())
+    fresh = not options.state.exists()
+    store = ObjectStore(options.state)
+    if fresh:
+        store.make_world(options.node)
+    server = ApiServer(read_pki(options.pki), store, options.port)
+    server.bookmark_every = options.bookmark_every
+    server.granted |= set(options.grant)
+    with server:
+        print(json.dumps({"serving": server.url}), flush=True)
+        ended.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
