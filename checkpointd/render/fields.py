@@ -234,7 +234,7 @@ def _rule(name: str, source: str, reason: str, find: Find) -> Rule:
 
 RULES: tuple[Rule, ...] = (
     _rule("spec.volumes.name", "V: ValidateVolumes", "malformed", _volume_names),
-    _rule("spec.volumes", "V: validateVolumeSource", "more than one type", _volume_types),
+    _rule("spec.volumes.*", "V: validateVolumeSource", "more than one type", _volume_types),
     _rule("spec.volumes.hostPath", "V: validateHostPathVolumeSource", "malformed", _host_paths),
     _rule("spec.containers.volumeMounts", "V: ValidateVolumeMounts", "malformed", _mounts),
     _rule(
@@ -257,7 +257,7 @@ RULES: tuple[Rule, ...] = (
         _images,
     ),
     _rule("spec.containers.env", "V: ValidateEnv", "malformed", _environment),
-    _rule("spec.containers.ports", "V: validateContainerPorts", "malformed", _ports),
+    _rule("spec.containers.ports.containerPort", "V: validateContainerPorts", "malformed", _ports),
     _rule("spec.containers.ports.hostPort", "V: checkHostPortConflicts", "twice", _host_ports),
-    _rule("spec.containers.livenessProbe", "V: ValidatePortNumOrName", "no port", _handlers),
+    _rule("spec.containers.livenessProbe.port", "V: ValidatePortNumOrName", "no port", _handlers),
 )

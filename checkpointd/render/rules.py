@@ -44,15 +44,18 @@ def refuse_all(rules: Iterable[Rule], pod: Json) -> tuple[Refusal, ...]:
     return tuple(dict.fromkeys(found))
 
 
-_PATH = re.compile(r"[\w.\[\]-]+")
+_FROM_THE_TOP = re.compile(r"(pod|manifest|metadata|spec|status|apiVersion|kind)\b[\w.\[\]-]*")
 
 
 def malformed(error: FieldError, fallback: str) -> Refusal:
-    """Return the refusal of a field that is missing or of the wrong type."""
-    path, separator, reason = str(error).partition(": ")
-    is_path = bool(separator) and _PATH.fullmatch(path) is not None
+    """Return the refusal of a field that is missing or of the wrong type.
+
+    An error that names a path within a container or volume keeps it in its reason.
+    """
+    path, _separator, reason = str(error).partition(": ")
+    is_whole = _FROM_THE_TOP.fullmatch(path) is not None
     return Refusal(
-        field=path if is_path else fallback,
-        reason=reason if is_path else str(error),
+        field=path if is_whole else fallback,
+        reason=reason if is_whole else str(error),
         remedy="correct the pod's field",
     )

@@ -1,0 +1,1 @@
+"""Build the values that tests state: plain functions with defaults for what matters not."""
