@@ -85,14 +85,18 @@ class Manager(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Hold what the cycle meets: facts in, actions and questions out."""
+    """Hold what the cycle meets: facts in, actions and questions out.
+
+    ``show`` is handed a way to draw the picture, and draws when it is due. ``finished`` is told the
+    sentence of each cycle that has ended.
+    """
 
     clock: Clock
     inbox: Inbox
     hands: Hands
     manager: Manager
     ask: Callable[[frozenset[Question]], None]
-    show: Callable[[NodeStatus], None]
+    show: Callable[[Callable[[], NodeStatus]], None]
     finished: Callable[[str], None]
 
 
@@ -212,9 +216,12 @@ class Cycle:
         self._look_again = self.world.clock.now().plus(pause)
 
     def _show(self, decision: Decision, now: Instant) -> None:
-        status = portrait.portray(self.observation, self.stored, self.policy, decision, now)
+        def draw() -> NodeStatus:
+            status = portrait.portray(self.observation, self.stored, self.policy, decision, now)
+            return replace(status, alarms=(*self.alarms, *status.alarms))
+
         try:
-            self.world.show(replace(status, alarms=(*self.alarms, *status.alarms)))
+            self.world.show(draw)
         except StoreError as error:
             self._told.fault(f"the status is not written: {error}")
 

@@ -14,6 +14,14 @@ from checkpointd.errors import FieldError
 Json = Mapping[str, object]
 
 _MISSING = object()
+_KINDS: tuple[tuple[type, str], ...] = (
+    (type(None), "null"),
+    (bool, "a truth value"),
+    (str, "a string"),
+    (int, "a number"),
+    (float, "a number"),
+    (list, "a list"),
+)
 
 
 def parse_object(text: str | bytes, what: str) -> Json:
@@ -121,7 +129,7 @@ def boolean(parent: Json, *path: str) -> bool:
 
 
 def has_field(parent: Json, *path: str) -> bool:
-    """Tell whether ``path`` is there and not null. Raises FieldError for a wrong type on the way."""
+    """Tell whether ``path`` is there and not null. Raises FieldError for a wrong type on it."""
     value = _walk(parent, path)
     return value is not _MISSING and value is not None
 
@@ -148,5 +156,7 @@ def _name(path: tuple[str, ...]) -> str:
 
 
 def _kind(value: object) -> str:
-    names = {type(None): "null", bool: "a truth value", str: "a string", list: "a list"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else "an object")
+    for kind, name in _KINDS:
+        if isinstance(value, kind):
+            return name
+    return "an object"

@@ -85,8 +85,12 @@ def _discover(observation: Observation) -> dict[str, str]:
             "root_dir": kubelet.root_dir,
             "cri_socket": kubelet.cri_socket,
             "kubeconfig": kubelet.kubeconfig,
+            "cgroup_root": kubelet.cgroup_root,
             "kubelet_version": kubelet.version,
         }
+    if isinstance(observation.world, Seen):
+        found["service_host"] = observation.world.value.service_host
+        found["service_port"] = observation.world.value.service_port
     if isinstance(observation.runtime, Seen):
         found["runtime_version"] = observation.runtime.value.version
     return {key: value for key, value in found.items() if value}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from checkpointd.decide import evidence, follow, plan, table
 from checkpointd.decide.evidence import Findings
@@ -36,20 +35,10 @@ from checkpointd.model.status import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Say who draws: version, process, socket of the runtime, alarms of the daemon itself."""
-
-    version: str
-    pid: int
-    runtime_socket: str
-    alarms: tuple[str, ...] = ()
-
-
 def portray(
     observation: Observation, stored: Stored, policy: Policy, decision: Decision, now: Instant
 ) -> NodeStatus:
-    """Draw the picture; ``sign`` adds who drew it."""
+    """Draw the picture; who draws it (version, process, socket) is for the daemon to add."""
     scene = plan.set_scene(observation, stored, policy, now)
     alarms = [r for r in decision.reasons if r.severity is Severity.ALARM]
     return NodeStatus(

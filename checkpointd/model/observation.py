@@ -21,6 +21,8 @@ class World:
 
     ``node_found`` is False only for a Status NotFound that names our Node. ``anchor_uid`` is ""
     where neither Service nor Namespace may be read. ``anchor`` says which of both it is.
+    ``service_host`` and ``service_port`` are the Service's clusterIP and first port, as pods get
+    them in KUBERNETES_SERVICE_HOST and _PORT.
     """
 
     anchor: str
@@ -28,6 +30,8 @@ class World:
     node_uid: str
     node_found: bool
     allocatable: Mapping[str, str] = field(default_factory=dict[str, str])
+    service_host: str = ""
+    service_port: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
