@@ -53,13 +53,14 @@ Answer = Candidate | Refused | Unknown
 class _Basis:
     """Hold all that a rendering rests on, without a byte of a file: equal ones render the same.
 
-    ``raw`` is the object that ``pod`` and ``wanted`` were made of: as long as it is the same, so
-    are they. ``wanted`` is empty for a pod that is refused whatever its files are.
+    ``raw`` is the object that ``pod``, ``wanted`` and ``refused`` were made of: as long as it is
+    the same, so are they. ``refused`` is why, whatever the files are; they are not read then.
     """
 
     raw: Json = field(compare=False)
     pod: Json
     wanted: tuple[StoredVolume, ...]
+    refused: tuple[Refusal, ...]
     targets: tuple[str, ...]
     node: NodeFacts
     max_bytes: int
@@ -116,6 +117,7 @@ class CandidateThread(SourceThread):
         try:
             basis = self._basis(question.target, told)
             if told is not None and told.basis == basis:
+                self._told[question.target] = replace(told, basis=basis)
                 return
             answer = self._render(question.target, basis)
         except (SourceError, FieldError) as error:
@@ -136,25 +138,19 @@ class CandidateThread(SourceThread):
         pod = self._around.find_pod(uid)
         if pod is None or pod.raw is None:
             raise SourceError("the API server has not told of this pod, or it is not marked")
-        basis = _Basis(
-            raw=pod.raw,
-            pod={},
-            wanted=(),
-            targets=(),
+        old = told.basis if told is not None else None
+        basis = replace(
+            old if old is not None and old.raw is pod.raw else _basis_of(pod.raw),
             node=self._around.node(),
             max_bytes=self._around.max_bytes(),
         )
-        if told is not None and told.basis is not None and told.basis.raw is pod.raw:
-            basis = replace(basis, pod=told.basis.pod, wanted=told.basis.wanted)
-        else:
-            wanted = () if copy.refusals(pod.raw) else stored_volumes(pod.raw)
-            basis = replace(basis, pod=_essence(pod.raw), wanted=wanted)
         if not basis.wanted:
             return basis
-        targets = volumes.read_targets(self._root(), uid, basis.wanted)
-        return replace(basis, targets=targets)
+        return replace(basis, targets=volumes.read_targets(self._root(), uid, basis.wanted))
 
     def _render(self, uid: str, basis: _Basis) -> Candidate | Refused:
+        if basis.refused:
+            return Refused(parent_uid=uid, refusals=basis.refused)
         files: Mapping[str, VolumeFiles] | Refusal = {}
         if basis.wanted:
             files = volumes.read_volumes(self._root(), uid, basis.wanted, basis.max_bytes)
@@ -183,7 +179,19 @@ def _without_bytes(answer: Answer) -> Answer:
     return replace(answer, files=()) if isinstance(answer, Candidate) else answer
 
 
-def _essence(raw: Json) -> Json:
-    """Return what rendering reads of a pod: its status changes far more often than this."""
-    metadata = without(json_fields.mapping(raw, "metadata"), *_NOISE)
-    return {"metadata": metadata, "spec": raw.get("spec"), "images": copy.images(raw)}
+def _basis_of(raw: Json) -> _Basis:
+    """Return what of a pod rendering reads: its status changes far more often than this."""
+    refused = copy.refusals(raw)
+    pod = raw
+    if not refused:
+        metadata = without(json_fields.mapping(raw, "metadata"), *_NOISE)
+        pod = {"metadata": metadata, "spec": raw.get("spec"), "images": copy.images(raw)}
+    return _Basis(
+        raw=raw,
+        pod=pod,
+        wanted=() if refused else stored_volumes(raw),
+        refused=refused,
+        targets=(),
+        node=NodeFacts(node_name=""),
+        max_bytes=0,
+    )

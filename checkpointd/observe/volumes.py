@@ -117,7 +117,7 @@ def _read_once(volume: walk.Directory, wanted: StoredVolume, budget: _Budget) ->
         else:
             with volume.child(target) as data:
                 entries, placed = [top, *_read_tree(data, (), budget)], _time(os.fstat(data.fd))
-    except (StoreError, OSError):
+    except StoreError:
         if volume.link_target(_DATA) == target:
             raise
         entries, placed = [], ""
@@ -162,8 +162,9 @@ def _read_file(directory: walk.Directory, name: str, path: str, budget: _Budget)
     except OSError as error:
         raise walk.explain("open", directory.path / name, error) from error
     try:
-        budget.take(os.fstat(fd).st_size)
-        data, _status = walk.read_open(fd, directory.path / name, max(0, budget.left) + ENTRY_COST)
+        size = os.fstat(fd).st_size
+        budget.take(size)
+        data, _status = walk.read_open(fd, directory.path / name, size)
         return _entry(path, fd, data)
     finally:
         os.close(fd)
