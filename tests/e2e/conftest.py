@@ -1,0 +1,101 @@
+"""Machines that are gone after each test, what a failed test leaves behind, the table of times."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.e2e.node.machine import Cache, Machine, remove_leftovers
+from tests.e2e.node.report import Times
+
+ARTIFACTS = Path(__file__).parent / ".artifacts"
+UNITS = ("checkpointd", "kubelet", "containerd", "kube-apiserver")
+TIMES = pytest.StashKey[Times]()
+FAILED = pytest.StashKey[bool]()
+
+
+class MakeMachine(Protocol):
+    """Lay the disk of a machine with that name and address and switch it on."""
+
+    def __call__(self, name: str, address: str) -> Machine: ...
+
+
+@pytest.fixture(scope="session")
+def cache() -> Cache:
+    """What tests/e2e/setup built."""
+    if os.geteuid() != 0:
+        pytest.skip("the real node needs root")
+    found = Cache.find()
+    remove_leftovers(found)
+    return found
+
+
+@pytest.fixture
+def make_machine(request: pytest.FixtureRequest, cache: Cache) -> Iterator[MakeMachine]:
+    """Make machines that are switched off and removed when the test ends, however it ends."""
+    machines: list[Machine] = []
+
+    def make(name: str, address: str) -> Machine:
+        machine = Machine(name, address, cache, keep=bool(os.environ.get("KEEP")))
+        machines.append(machine)
+        machine.boot()
+        return machine
+
+    try:
+        yield make
+    finally:
+        try:
+            if request.node.stash.get(FAILED, True):
+                save_artifacts(request.node.name, machines)
+        finally:
+            for machine in machines:
+                machine.close()
+
+
+@pytest.fixture
+def times(request: pytest.FixtureRequest) -> Times:
+    """Collect the measured times of the whole run."""
+    return request.config.stash.setdefault(TIMES, Times())
+
+
+def save_artifacts(test: str, machines: list[Machine]) -> None:
+    """Keep the journals and the daemon's own view of a failed test; print the journals' ends."""
+    directory = ARTIFACTS / test
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    for machine in machines:
+        if machine.is_running:
+            status = machine.sh("checkpointd status --json", check=False)
+            (directory / f"{machine.name}.status.json").write_text(status)
+            machine.sh("journalctl --sync", check=False)
+        machine.save_journal(directory, UNITS)
+    for log in sorted(directory.glob("*.checkpointd.log")):
+        print(f"--- {log.name}", *log.read_text().splitlines()[-40:], sep="\n")
+    print(f"journals: {directory}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember whether a test failed, for its fixtures' ends."""
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the measured times."""
+    times = config.stash.get(TIMES, None)
+    if times is not None and times.rows:
+        terminalreporter.section("times on a real node")
+        for line in times.lines():
+            terminalreporter.write_line(line)

@@ -1,0 +1,113 @@
+"""checkpointd on a machine, as an operator has it: installed, enabled, asked for its status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.e2e.node import objects
+from tests.e2e.node.cluster import MANIFESTS, start_units
+from tests.e2e.node.machine import Machine
+from tests.e2e.node.waiting import NotYetError, wait_for
+
+REPOSITORY = Path(__file__).parents[3]
+STORE = "/var/lib/checkpointd"
+CHECKPOINTS = f"{STORE}/checkpoints"
+COPY_PREFIX = "checkpointd."  # of a copy's manifest in the static-pod directory
+
+
+class Daemon:
+    """The daemon of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        """Look after the daemon of a running machine; install() puts it there."""
+        self.machine = machine
+
+    def install(self, settings: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Install from this work tree with `make install`, and start it now and at each boot.
+
+        `settings` are sections of the configuration with their options, values as TOML.
+        """
+        subprocess.run(
+            ["make", "-s", "-C", REPOSITORY, "install", f"DESTDIR={self.machine.path('/')}"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        lines: list[str] = []
+        for section, options in (settings or {}).items():
+            lines += [f"[{section}]", *(f"{key} = {value}" for key, value in options.items())]
+        if lines:
+            drop_in = "/etc/checkpointd/checkpointd.toml.d/test.toml"
+            self.machine.write(drop_in, "\n".join(lines) + "\n")
+        start_units(self.machine, "checkpointd")
+
+    def status(self) -> object:
+        """Return `checkpointd status --json`, which works without the daemon too."""
+        printed = self.machine.sh("checkpointd status --json", check=False)
+        try:
+            status: object = json.loads(printed)
+        except json.JSONDecodeError as error:
+            raise NotYetError(f"no JSON: {printed[:500]}") from error
+        return status
+
+    def checkpoint(self, slot: str) -> object | None:
+        """Return what the status says of one slot of kube-system, if it is there."""
+        for checkpoint in objects.items(self.status(), "checkpoints"):
+            if objects.find(checkpoint, "slot") == slot:
+                return checkpoint
+        return None
+
+    def wait_for_checkpoint(
+        self, slot: str, what: str, holds: Callable[[object], bool], timeout: float
+    ) -> object:
+        """Return the slot's status once something holds of it."""
+
+        def condition() -> object | None:
+            checkpoint = self.checkpoint(slot)
+            if checkpoint is None:
+                raise NotYetError(f"status: {objects.find(self.status(), 'summary')}")
+            if not holds(checkpoint):
+                said = {
+                    key: objects.find(checkpoint, key)
+                    for key in ("phase", "sentence", "parent", "successor", "serves_api", "alarms")
+                }
+                raise NotYetError(str(said))
+            return checkpoint
+
+        return wait_for(f"checkpoint {slot}: {what}", condition, timeout, 0.2)
+
+    def copies(self) -> list[str]:
+        """Return the names of the copies' manifests in the static-pod directory."""
+        return sorted(
+            path.name
+            for path in self.machine.path(MANIFESTS).iterdir()
+            if path.name.startswith(COPY_PREFIX)
+        )
+
+    def stored(self, slot: str) -> list[str]:
+        """Return all files of a slot of kube-system in the store, by path below the slot."""
+        top = self.machine.path(f"{CHECKPOINTS}/kube-system/{slot}")
+        if not top.is_dir():
+            return []
+        return sorted(str(path.relative_to(top)) for path in top.rglob("*"))
+
+    def started_before(self, unit: str) -> bool:
+        """Say whether systemd held the daemon ready before it started a unit's process."""
+        ready = self.machine.unit_property("checkpointd", "ActiveEnterTimestampMonotonic")
+        started = self.machine.unit_property(unit, "ExecMainStartTimestampMonotonic")
+        return int(ready) <= int(started)
+
+
+def is_parent(checkpoint: object, pod: object) -> bool:
+    """Say whether a slot's parent is that pod of the API."""
+    return objects.find(checkpoint, "parent", "uid") == objects.find(pod, "metadata", "uid")
+
+
+def is_stored(checkpoint: object) -> bool:
+    """Say whether a slot has a generation to be activated, and none is active."""
+    return (
+        objects.find(checkpoint, "phase") == "stored"
+        and objects.find(checkpoint, "generation", "hash") is not None
+    )
