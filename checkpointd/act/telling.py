@@ -38,7 +38,7 @@ class Teller:
         self._alarms: dict[tuple[Slot | None, str], Reason] = {}
         self._failures: set[tuple[Slot | None, str]] = set()
         self._faults: set[str] = set()
-        self._done: set[Action] = set()
+        self._done: tuple[Action, ...] = ()
 
     # ---- decisions -------------------------------------------------------------------------------
     def decision(self, decision: Decision, outcomes: Iterable[Outcome], stored: Stored) -> None:
@@ -84,13 +84,11 @@ class Teller:
             )
             self._logger.error("failed: %s", _line(key), extra=extra)
         self._failures = failures
-        done: set[Action] = {
-            o.action for o in outcomes if isinstance(o.action, _EFFECTS) and not o.error
-        }
-        for outcome in outcomes:
-            if outcome.action in done - self._done:
+        done = [o for o in outcomes if isinstance(o.action, _EFFECTS) and not o.error]
+        for outcome in done:
+            if outcome.action not in self._done:
                 self._effect(outcome)
-        self._done = done
+        self._done = tuple(outcome.action for outcome in done)
 
     def _effect(self, outcome: Outcome) -> None:
         slot = outcome.action.slot

@@ -100,7 +100,7 @@ def _kubelet(observation: Observation) -> KubeletStatus:
         return KubeletStatus(present=Is.UNKNOWN, why=machine.why)
     kubelet = machine.value.kubelet
     if kubelet is None:
-        return KubeletStatus(present=Is.NO, since=machine.since, why="no kubelet process")
+        return KubeletStatus(present=Is.NO, since=machine.since)
     return KubeletStatus(
         present=Is.YES,
         answers=Is.YES if isinstance(listed, Seen) else Is.UNKNOWN,
