@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Protocol, cast
 from urllib.parse import quote
 
@@ -123,6 +123,9 @@ class UnixGrpc:
             translated = translate(method, error)
             if isinstance(translated, RefusedError):
                 self.close()
+                if not Path(self.path).exists():
+                    # gRPC says the same in three lines.
+                    translated = RefusedError(f"{method}: there is no socket {self.path}")
             raise translated from error
         self._answered = True
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
@@ -109,6 +110,8 @@ class GrpcServer:
         streams: Mapping[str, Mapping[str, Answers]] | None = None,
     ) -> None:
         """Start to serve; a socket that is left from before is replaced."""
+        # Else gRPC tells on stderr of every connection that ends.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
         server = _GRPC.server(futures.ThreadPoolExecutor(max_workers=8))

@@ -8,8 +8,8 @@ from checkpointd.clients.cri import api
 from checkpointd.clients.messages import Messages
 from checkpointd.errors import RejectedError
 
-# Written by hand after the encoding's definition (protobuf.dev/programming-guides/encoding), so that
-# a wrong number in the table cannot hide in both ends: 1 id, 2 metadata {1 name, 2 uid, 3 namespace,
+# Written by hand after the encoding's definition (protobuf.dev/programming-guides/encoding): a
+# wrong number in the table cannot hide in both ends. 1 id, 2 metadata {1 name, 2 uid, 3 namespace,
 # 4 attempt}, 3 state, 4 created_at, 6 annotations {1 key, 2 value}, 99 a field of the future.
 SANDBOX = (
     b"\x0a\x02s1"
