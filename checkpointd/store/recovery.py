@@ -114,7 +114,10 @@ class Recovery:
         if lost:
             self._damaged.append(f"checkpoint {checkpoint.slot}: lost generations {lost}")
         kept = tuple(g for g in checkpoint.generations if g.hash in known)
-        self._restore_active(slot, checkpoint, metas, sweep=is_newest)
+        try:
+            self._restore_active(slot, checkpoint, metas, sweep=is_newest)
+        except StoreError as error:
+            self._damaged.append(f"active files of {checkpoint.slot} not put right: {error}")
         return replace(checkpoint, generations=kept)
 
     def _read_state(
@@ -155,8 +158,8 @@ class Recovery:
             for generation in parent.directories():
                 try:
                     metas.append(verify_generation(self._disk, self._root, slot, generation))
-                except DamagedError as error:
-                    self._damaged.append(f"generation of {namespace}/{name} put away: {error}")
+                except StoreError as error:
+                    self._damaged.append(f"generation of {namespace}/{name} left out: {error}")
         return tuple(metas)
 
     def _sweep_content(self, slot: Directory) -> None:
@@ -202,7 +205,10 @@ class Recovery:
         with parent.descend(name) as directory:
             is_empty = directory is not None and not directory.names()
         if is_empty:
-            self._disk.rmdir(parent, name)
+            try:
+                self._disk.rmdir(parent, name)
+            except StoreError as error:
+                self._damaged.append(f"leftover not removed: {error}")
 
     def _put_away(self, parent: Directory, name: str, sentence: str) -> None:
         self._damaged.append(sentence)
@@ -215,7 +221,7 @@ class Recovery:
 def verify_generation(disk: Disk, root: Directory, slot: Directory, generation: str) -> Meta:
     """Return the meta of a generation that is whole; put it into quarantine if it is not.
 
-    Raises DamagedError once that is done, StoreError where it cannot be read or moved.
+    Raises DamagedError once that is done, StoreError where it cannot be read.
     """
     try:
         meta = generations.read_meta(slot, generation)
@@ -223,9 +229,7 @@ def verify_generation(disk: Disk, root: Directory, slot: Directory, generation: 
         for volume, content in meta.generation.contents.items():
             _verify_content(disk, root, slot, (volume, content), meta)
     except DamagedError:
-        with slot.descend(layout.GENERATIONS) as parent:
-            if parent is not None and parent.status(generation) is not None:
-                quarantine.put_away(disk, root, parent, generation)
+        _put_away_below(disk, root, slot, (layout.GENERATIONS, generation))
         raise
     return meta
 
@@ -237,10 +241,19 @@ def _verify_content(
     try:
         generations.verify_content(slot, volume, content, meta.files[volume])
     except DamagedError:
-        with slot.descend(layout.CONTENT, volume) as parent:
-            if parent is not None and parent.status(content) is not None:
-                quarantine.put_away(disk, root, parent, content)
+        _put_away_below(disk, root, slot, (layout.CONTENT, volume, content))
         raise
+
+
+def _put_away_below(disk: Disk, root: Directory, slot: Directory, place: tuple[str, ...]) -> None:
+    """Put what is damaged away, if that can be done: on a read-only disk it stays, unused."""
+    *above, name = place
+    try:
+        with slot.descend(*above) as parent:
+            if parent is not None and parent.status(name) is not None:
+                quarantine.put_away(disk, root, parent, name)
+    except StoreError:
+        return
 
 
 def _parse_state(content: bytes, path: object, place: tuple[str, str]) -> Checkpoint:

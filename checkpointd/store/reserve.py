@@ -15,7 +15,14 @@ MARGIN = 4 * SIZE
 
 
 def fill(disk: Disk, root: Directory) -> bool:
-    """Reserve the space if it is not reserved and there is room. Never raises for want of it."""
+    """Reserve the space if it is not reserved and there is room; False if not. Never raises."""
+    try:
+        return _fill(disk, root)
+    except StoreError:
+        return False
+
+
+def _fill(disk: Disk, root: Directory) -> bool:
     found = root.status(layout.RESERVE)
     if found is not None and found.st_size >= SIZE:
         return False
@@ -29,7 +36,7 @@ def fill(disk: Disk, root: Directory) -> bool:
         disk.allocate(fd, root.path / layout.RESERVE, SIZE)
     except StoreError:
         disk.try_unlink(root, layout.RESERVE)
-        return False
+        raise
     finally:
         os.close(fd)
     return True
