@@ -1,7 +1,11 @@
-"""Read the kernel's routing tables: is there a way out?"""
+"""Read the kernel's routing tables: is there a way out, and which addresses are our own?
+
+Not through netlink (psutil.net_if_addrs): the unit's RestrictAddressFamilies= has no AF_NETLINK.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 
 from checkpointd.errors import SourceError
@@ -23,6 +27,34 @@ def has_default_route(proc: Path) -> bool:
         return _has_ipv4(tables[0] or "") or _has_ipv6(tables[1] or "")
     except ValueError as error:
         raise SourceError(f"{proc}/net: not a routing table: {error}") from error
+
+
+def read_own_addresses(proc: Path) -> frozenset[str]:
+    """Return the addresses of this host, in their shortest form; empty where none can be read."""
+    return _own_ipv4(_read(proc / "net" / "fib_trie")) | _own_ipv6(_read(proc / "net" / "if_inet6"))
+
+
+def _own_ipv4(table: str | None) -> frozenset[str]:
+    # "|-- 192.0.2.2" and below it "/32 host LOCAL": net/ipv4/fib_trie.c, fib_trie_seq_show.
+    found: set[str] = set()
+    address = ""
+    for line in (table or "").splitlines():
+        text = line.strip()
+        if text.startswith("|-- "):
+            address = text.removeprefix("|-- ")
+        elif text == "/32 host LOCAL":
+            found.add(address)
+    return frozenset(found)
+
+
+def _own_ipv6(table: str | None) -> frozenset[str]:
+    # The address in hex, interface number, prefix length, ...: net/ipv6/addrconf.c, if6_seq_show.
+    found: set[str] = set()
+    for line in (table or "").splitlines():
+        first = line.partition(" ")[0]
+        if len(first) == 32:
+            found.add(str(ipaddress.IPv6Address(int(first, 16))))
+    return frozenset(found)
 
 
 def _has_ipv4(table: str) -> bool:

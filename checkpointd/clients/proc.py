@@ -75,6 +75,9 @@ class Procfs:
             return tuple(psutil.pids())
         except OSError as error:
             raise SourceError(f"{self.root}: {error.strerror}") from error
+        except IndexError:
+            # psutil wants to know the lowest PID, even of none.
+            return ()
 
     def read_arguments(self, pid: int) -> tuple[str, ...]:
         """Return the command line of ``pid``, () where it is gone or has none."""

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpointd.clients import proc
+from checkpointd.clock import Clock
+from checkpointd.model.decision import Question, Topic
+from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.observation import ManagerRead
+from checkpointd.observe.manager import ManagerQuery, ManagerSource
+from checkpointd.observe.source import Mailbox
+from tests.fakes.mailbox import wait_for
+from tests.fakes.manager import FakeManager, Mood
+from tests.fakes.proc_tree import ProcTree
+from tests.fakes.processes import running
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[FakeManager]:
+    with FakeManager(tmp_path / "private") as made:
+        yield made
+
+
+@pytest.fixture
+def query(manager: FakeManager, tmp_path: Path) -> ManagerQuery:
+    return ManagerQuery(Clock(), proc.Procfs(Path("/proc")), manager.path, tmp_path)
+
+
+@pytest.fixture
+def mailbox() -> Mailbox:
+    return Mailbox()
+
+
+@pytest.fixture
+def source(query: ManagerQuery, mailbox: Mailbox) -> Iterator[ManagerSource]:
+    made = ManagerSource(mailbox.post, Clock(), query)
+    made.start()
+    yield made
+    made.stop(10)
+
+
+def test_the_answer_is_as_of_the_question(manager: FakeManager, query: ManagerQuery) -> None:
+    manager.state = "stopping"
+    before = Clock().now()
+    answer = query.ask()
+    assert isinstance(answer, Seen)
+    assert answer.value == "stopping"
+    assert before.seconds <= answer.at.seconds <= Clock().now().seconds
+
+
+def test_no_answer_is_unknown(manager: FakeManager, query: ManagerQuery) -> None:
+    manager.mood = Mood.SILENT
+    answer = query.ask(0.01)
+    assert isinstance(answer, Unknown)
+    assert "no answer" in answer.why
+
+
+def test_systemd_is_told_by_the_name_of_pid_1(tmp_path: Path) -> None:
+    with ProcTree(tmp_path / "proc") as tree, running(tmp_path, "systemd") as systemd:
+        query = ManagerQuery(Clock(), proc.Procfs(tree.root), tmp_path / "private", tmp_path)
+        assert not query.is_systemd()
+        tree.add(systemd.pid, seen_as=1)
+        assert query.is_systemd()
+
+
+def test_state_and_freeze_file_are_told_together(
+    manager: FakeManager, mailbox: Mailbox, source: ManagerSource, tmp_path: Path
+) -> None:
+    source.ask(frozenset({Question(Topic.MANAGER, period=600)}))
+    fact = wait_for(mailbox, ManagerRead)
+    assert isinstance(fact.result, Seen)
+    assert (fact.result.value, fact.frozen_file) == ("running", False)
+    manager.state = "stopping"
+    (tmp_path / "frozen").touch()
+    source.look_now()
+    fact = wait_for(mailbox, ManagerRead)
+    assert isinstance(fact.result, Seen)
+    assert (fact.result.value, fact.frozen_file) == ("stopping", True)
+
+
+def test_the_freeze_file_is_told_even_if_pid_1_says_nothing(
+    manager: FakeManager, mailbox: Mailbox, source: ManagerSource, tmp_path: Path
+) -> None:
+    manager.mood = Mood.REFUSES
+    (tmp_path / "frozen").touch()
+    source.ask(frozenset({Question(Topic.MANAGER, period=0.01)}))
+    fact = wait_for(mailbox, ManagerRead)
+    assert isinstance(fact.result, Unknown)
+    assert fact.frozen_file

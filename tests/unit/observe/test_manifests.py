@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from checkpointd.clock import Clock
+from checkpointd.errors import StoreError
+from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.observation import ManifestsRead, Override, OverridesRead, Verb
+from checkpointd.observe.manifests import ManifestSource
+from checkpointd.observe.source import Mailbox
+from tests.fakes.mailbox import wait_for
+
+HOLD = Override(verb=Verb.HOLD, until="", reason="maintenance")
+
+
+@dataclass
+class Place:
+    """The directories of one node, and the source that looks at them."""
+
+    root: Path
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    frozen: threading.Event = field(default_factory=threading.Event)
+    problem: str = ""
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("manifests", "overrides", "run"):
+            (self.root / name).mkdir()
+        self.path = str(self.manifests)
+
+    @property
+    def manifests(self) -> Path:
+        return self.root / "manifests"
+
+    def source(self) -> ManifestSource:
+        return ManifestSource(
+            self.mailbox.post,
+            Clock(),
+            directory=lambda: self.path,
+            overrides=(self.root / "overrides", self.read_overrides),
+            run=self.root / "run",
+            frozen_changed=self.frozen.set,
+        )
+
+    def read_overrides(self) -> Mapping[str, Override]:
+        if self.problem:
+            raise StoreError(self.problem)
+        return {path.stem: HOLD for path in (self.root / "overrides").glob("[!.]*")}
+
+    def wait_for_names(self, *names: str) -> None:
+        wait_for(
+            self.mailbox,
+            ManifestsRead,
+            lambda fact: isinstance(fact.result, Seen) and sorted(fact.result.value) == [*names],
+        )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def source(place: Place) -> Iterator[ManifestSource]:
+    made = place.source()
+    made.start()
+    yield made
+    made.stop(10)
+    made.close()
+
+
+def write(path: Path, name: str = "web") -> None:
+    pod = {"kind": "Pod", "metadata": {"name": name, "namespace": "apps"}}
+    path.write_text(json.dumps(pod), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("source")
+def test_files_are_told_as_they_come_and_go(place: Place) -> None:
+    place.wait_for_names()
+    write(place.manifests / "a.json")
+    place.wait_for_names("a.json")
+    write(place.manifests / "b.json")
+    place.wait_for_names("a.json", "b.json")
+    (place.manifests / "a.json").unlink()
+    place.wait_for_names("b.json")
+
+
+@pytest.mark.usefixtures("source")
+def test_h3_d14_a_directory_that_is_moved_away_and_made_again_is_followed(place: Place) -> None:
+    place.wait_for_names()
+    moved = place.manifests.rename(place.root / "old")
+    gone = wait_for(
+        place.mailbox, ManifestsRead, lambda fact: isinstance(fact.result, Unknown)
+    ).result
+    assert isinstance(gone, Unknown)
+    assert "No such file" in gone.why
+    place.manifests.mkdir()
+    write(place.manifests / "new.json")
+    place.wait_for_names("new.json")
+    write(moved / "stale.json")
+    write(place.manifests / "more.json")
+    place.wait_for_names("more.json", "new.json")
+
+
+@pytest.mark.usefixtures("source")
+def test_h3_a_directory_that_is_removed_and_made_again_is_followed(place: Place) -> None:
+    write(place.manifests / "a.json")
+    place.wait_for_names("a.json")
+    (place.manifests / "a.json").unlink()
+    place.manifests.rmdir()
+    place.manifests.mkdir()
+    write(place.manifests / "b.json")
+    place.wait_for_names("b.json")
+
+
+def test_d14_a_directory_that_is_not_there_at_the_start_is_waited_for(place: Place) -> None:
+    place.manifests.rmdir()
+    source = place.source()
+    source.start()
+    try:
+        fact = wait_for(place.mailbox, ManifestsRead)
+        assert isinstance(fact.result, Unknown)
+        place.manifests.mkdir()
+        place.wait_for_names()
+    finally:
+        source.stop(10)
+        source.close()
+
+
+def test_another_directory_is_taken_up_when_it_is_told(
+    place: Place, source: ManifestSource
+) -> None:
+    place.wait_for_names()
+    other = place.root / "other"
+    other.mkdir()
+    write(other / "x.json")
+    place.path = f"{other}/"
+    source.look_now()
+    place.wait_for_names("x.json")
+    place.path = ""
+    source.look_now()
+    wait_for(
+        place.mailbox,
+        ManifestsRead,
+        lambda fact: isinstance(fact.result, Unknown) and "not known yet" in fact.result.why,
+    )
+
+
+@pytest.mark.usefixtures("source")
+def test_h2_a_burst_of_files_ends_with_all_of_them(place: Place) -> None:
+    place.wait_for_names()
+    names = [f"{number:03}.json" for number in range(300)]
+    for name in names:
+        write(place.manifests / name)
+    place.wait_for_names(*names)
+
+
+@pytest.mark.usefixtures("source")
+def test_operators_words_are_told_at_once(place: Place) -> None:
+    wait_for(place.mailbox, OverridesRead, lambda fact: dict(fact.overrides) == {})
+    (place.root / "overrides" / "node.json").touch()
+    wait_for(place.mailbox, OverridesRead, lambda fact: dict(fact.overrides) == {"node": HOLD})
+    (place.root / "overrides" / "node.json").unlink()
+    wait_for(place.mailbox, OverridesRead, lambda fact: dict(fact.overrides) == {})
+
+
+def test_words_that_cannot_be_read_change_nothing(place: Place, source: ManifestSource) -> None:
+    wait_for(place.mailbox, OverridesRead)
+    place.problem = "input/output error"
+    (place.root / "overrides" / "node.json").touch()
+    write(place.manifests / "a.json")
+    place.wait_for_names("a.json")
+    place.problem = ""
+    source.look_now()
+    wait_for(place.mailbox, OverridesRead, lambda fact: "node" in fact.overrides)
+
+
+@pytest.mark.usefixtures("source")
+def test_only_the_freeze_file_of_the_run_directory_counts(place: Place) -> None:
+    place.wait_for_names()
+    (place.root / "run" / "status.json").touch()
+    write(place.manifests / "a.json")
+    place.wait_for_names("a.json")
+    assert not place.frozen.is_set()
+    (place.root / "run" / "frozen").touch()
+    assert place.frozen.wait(10)
+
+
+def test_inotify_is_used_where_it_is_to_be_had(source: ManifestSource) -> None:
+    assert source.why_polling == ""
