@@ -8,6 +8,7 @@ from dataclasses import replace
 from checkpointd import json_fields
 from checkpointd.act.perform import Actor, Host
 from checkpointd.act.stop import StopClient
+from checkpointd.clients import network
 from checkpointd.clients.cgroups import Cgroups
 from checkpointd.clients.cri.client import CriClient
 from checkpointd.clients.proc import Procfs
@@ -95,6 +96,7 @@ class Wiring:
             find_node_name=self.discovery.node_name,
             selection=lambda: self.settings().policy.selection,
             find_listeners=self.procfs.find_listeners,
+            own_addresses=lambda: network.read_own_addresses(self.settings().paths.proc),
         )
 
     def _patience(self) -> Patience:

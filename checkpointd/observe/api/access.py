@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import psutil
-
 from checkpointd.clients.kube import Timeouts
 from checkpointd.clients.kubeconfig import Credentials
 from checkpointd.errors import SourceError
 from checkpointd.model.selection import Selection
-
-
-def read_own_addresses() -> frozenset[str]:
-    """Return the addresses of this host's interfaces, without zones."""
-    return frozenset(
-        address.address.partition("%")[0]
-        for addresses in psutil.net_if_addrs().values()
-        for address in addresses
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +17,15 @@ class ApiAccess:
 
     ``credentials`` may raise SourceError. ``find_node_name`` returns "" while it is not known.
     ``find_listeners`` returns the UIDs of the pods that listen on a TCP port, None if that cannot
-    be known.
+    be known. ``own_addresses`` are this host's, in their shortest form;
+    loopback ones need not be among them.
     """
 
     credentials: Callable[[], Credentials]
     find_node_name: Callable[[], str]
     selection: Callable[[], Selection]
     find_listeners: Callable[[int], frozenset[str] | None]
-    own_addresses: Callable[[], frozenset[str]] = read_own_addresses
+    own_addresses: Callable[[], frozenset[str]] = frozenset
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     def node_name(self) -> str:

@@ -51,3 +51,20 @@ def test_a_table_that_is_none_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "net" / "route").write_text("a\nq r s t u v w x\n", encoding="ascii")
     with pytest.raises(SourceError, match="not a routing table"):
         network.has_default_route(tmp_path)
+
+
+def test_own_addresses_of_both_families_are_read_in_their_shortest_form(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/fib_trie").write_text(
+        "Main:\n  +-- 192.0.2.0/24 2 0 2\n     |-- 192.0.2.0\n        /24 link UNICAST\n"
+        "     |-- 192.0.2.7\n        /32 host LOCAL\n     |-- 192.0.2.255\n"
+        "        /32 link BROADCAST\n"
+    )
+    (tmp_path / "net/if_inet6").write_text(
+        "fd000000000000000000000000000002 04 40 00 82     eth0\n"
+    )
+    assert network.read_own_addresses(tmp_path) == {"192.0.2.7", "fd00::2"}
+
+
+def test_own_addresses_are_none_where_no_table_can_be_read(tmp_path: Path) -> None:
+    assert network.read_own_addresses(tmp_path) == frozenset()
