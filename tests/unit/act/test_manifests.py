@@ -1,4 +1,4 @@
-"""The static-pod directory: a manifest is there whole or not at all, and nothing else is touched."""
+"""The static-pod directory: a manifest is there whole or not, and nothing else is touched."""
 
 from __future__ import annotations
 
