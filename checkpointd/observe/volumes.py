@@ -175,7 +175,10 @@ def _entry(path: str, fd: int, data: bytes | None) -> FileEntry:
     return FileEntry(
         path=path,
         data=data,
-        mode=stat.S_IMODE(found.st_mode),
+        # The kubelet sets the set-group-ID bit on an fsGroup volume's directories so that new files
+        # inherit the group (pkg/volume/volume_linux.go). Nothing is ever made in a copy's volume, and
+        # the unit's RestrictSUIDSGID= refuses such a mode.
+        mode=stat.S_IMODE(found.st_mode) & 0o777,
         uid=found.st_uid,
         gid=found.st_gid,
         label=_label(fd),
