@@ -10,6 +10,11 @@ import hashlib
 
 POD_NAME_LIMIT = 253
 """A DNS subdomain, RFC 1123; holds for the name with the node's name appended (kubelet K-6)."""
+FULL_NAME_LIMIT = 255 - 63 - 36 - 2
+"""What leaves room for namespace and UID in the pod's log directory, ``<namespace>_<name>_<uid>``:
+one file name of 255 bytes at most (pkg/kubelet/kuberuntime/helpers.go: BuildPodLogsDirectory)."""
+SHORTEST_CUT = 24
+"""Bytes of the parent's name that are kept, hash and all, however long the node's name is."""
 FILE_NAME_LIMIT = 200
 FILE_PREFIX = "checkpointd."
 TEMPORARY_PREFIX = ".checkpointd-"
@@ -28,10 +33,13 @@ def copy_uid(digest: str) -> str:
 
 
 def copy_name(parent_name: str, digest: str, node_name: str) -> str:
-    """Return parent's name and a suffix, cut and hashed so that it fits 253 with the node."""
+    """Return parent's name and a suffix, cut and hashed so that it fits with the node's name.
+
+    The result fits ``FULL_NAME_LIMIT``, and ``POD_NAME_LIMIT`` where the node's name is very long.
+    """
     suffix = f"-{digest[:6]}"
-    room = POD_NAME_LIMIT - len(suffix) - len(node_name) - 1
-    return cut(parent_name, room) + suffix
+    room = FULL_NAME_LIMIT - len(suffix) - len(node_name) - 1
+    return cut(parent_name, max(room, SHORTEST_CUT)) + suffix
 
 
 def copy_hostname(hostname: str, parent_name: str) -> str:
