@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -136,7 +137,8 @@ def read_file(path: Path, key: str) -> bytes:
 
 def _load(content: bytes, path: Path) -> Json:
     if content.lstrip()[:1] == b"{":
-        return json_fields.parse_object(content, "kubeconfig")
+        with suppress(FieldError):
+            return json_fields.parse_object(content, "kubeconfig")
     # Here alone: a kubeconfig in JSON saves the daemon 3 MiB.
     import yaml
 

@@ -50,6 +50,8 @@ class ApiServer:
         self.granted = {"pods", "nodes", "services", "leases", "secrets", "configmaps", "events"}
         self.tokens: dict[str, str] = {}
         self.requests: list[Request] = []
+        self.connections = 0
+        """How many connections have been accepted."""
         self.continues: dict[str, tuple[list[dict[str, Any]], str]] = {}
         self.too_old_is_http = False
         self.lock = threading.Lock()
@@ -169,6 +171,7 @@ class ApiServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with self.lock:
+            self.connections += 1
             self._connections.add(connection)
         secure: socket.socket = connection
         try:

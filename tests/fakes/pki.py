@@ -6,7 +6,7 @@ import base64
 import functools
 import ipaddress
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -139,22 +139,24 @@ def shared(node_name: str = "node-1") -> Pki:
 
 def kubeconfig(server: str, ca: bytes, pair: Pair) -> bytes:
     """Return a kubeconfig in JSON with everything embedded."""
-    cluster = {"server": server, "certificate-authority-data": _base64(ca)}
     user = {
         "client-certificate-data": _base64(pair.certificate),
         "client-key-data": _base64(pair.key),
     }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "default",
-            "contexts": [{"name": "default", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": user}],
-        },
-        indent=1,
-    ).encode()
+    return kubeconfig_of({"server": server, "certificate-authority-data": _base64(ca)}, user)
+
+
+def kubeconfig_of(cluster: Mapping[str, object], user: Mapping[str, object]) -> bytes:
+    """Return a kubeconfig in JSON with one cluster, "c", and one user, "u"."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "default",
+        "contexts": [{"name": "default", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    return json.dumps(content, indent=1).encode()
 
 
 def _general_name(name: str) -> x509.GeneralName:
