@@ -138,10 +138,13 @@ class CandidateThread(SourceThread):
         pod = self._around.find_pod(uid)
         if pod is None or pod.raw is None:
             raise SourceError("the API server has not told of this pod, or it is not marked")
+        node = self._around.node()
+        if not node.node_name:
+            raise SourceError("the node's name is not known yet")
         old = told.basis if told is not None else None
         basis = replace(
             old if old is not None and old.raw is pod.raw else _basis_of(pod.raw),
-            node=self._around.node(),
+            node=node,
             max_bytes=self._around.max_bytes(),
         )
         if not basis.wanted:

@@ -219,6 +219,14 @@ def test_without_the_kubelets_root_or_the_apis_pod_it_is_unknown(node: Node) -> 
     assert isinstance(result, Unknown)
 
 
+def test_without_the_nodes_name_it_is_unknown_and_no_refusal(node: Node) -> None:
+    node.node = NodeFacts(node_name="")
+    (result,) = node.look()
+    assert isinstance(result, Unknown)
+    node.node = NodeFacts(node_name="node-1")
+    assert node.candidate().files
+
+
 def test_too_many_bytes_are_refused_until_root_allows_more(node: Node, tmp_path: Path) -> None:
     write_volume(secret_place(tmp_path), {"tls.key": b"x" * 5000})
     node.max_bytes = 1000

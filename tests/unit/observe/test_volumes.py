@@ -40,7 +40,8 @@ def test_c7_bytes_and_modes_are_exact(tmp_path: Path) -> None:
     directory = place_of(tmp_path)
     modes = {"key": 0o400, "a.b/c": 0o640}
     write_volume(directory, {"key": b"\0\xff\n", "a.b/c": b"", "tls.crt": b"x"}, modes=modes)
-    directory.chmod(0o1777)
+    # With fsGroup the kubelet sets the set-group-ID bit, which the unit may not write.
+    directory.chmod(0o2775)
     files = read(tmp_path)["certs"]
     assert contents(files) == {
         "": None,
@@ -50,7 +51,7 @@ def test_c7_bytes_and_modes_are_exact(tmp_path: Path) -> None:
         "tls.crt": b"x",
     }
     found = {entry.path: entry.mode for entry in files.entries}
-    assert found == {"": 0o1777, "a.b": 0o755, "a.b/c": 0o640, "key": 0o400, "tls.crt": 0o644}
+    assert found == {"": 0o775, "a.b": 0o755, "a.b/c": 0o640, "key": 0o400, "tls.crt": 0o644}
     assert {(entry.uid, entry.gid) for entry in files.entries} == {(os.getuid(), os.getgid())}
 
 
