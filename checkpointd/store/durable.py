@@ -137,19 +137,38 @@ class Disk:
 
     # ---- what they add up to --------------------------------------------------------------------
     def set_attributes(self, fd: int, path: Path, attributes: Attributes) -> None:
-        """Set owner, mode and label of an open file or directory; what fits is left.
+        """Set owner, mode and label of an open file or directory; what fits is left."""
+        found = os.fstat(fd)
+        if not attributes.fit(found):
+            if stat.S_ISDIR(found.st_mode):
+                self._set_directory(fd, path, attributes, found)
+            else:
+                self._set_file(fd, path, attributes)
+        if attributes.label:
+            self.label(fd, path, attributes.label)
 
-        The owner first: chown(2) clears the set-user-ID and set-group-ID bits.
-        """
+    def _set_file(self, fd: int, path: Path, attributes: Attributes) -> None:
+        # The owner first: chown(2) of a file clears its set-user-ID and set-group-ID bits.
+        self._set_owner(fd, path, attributes)
+        if not attributes.fit(os.fstat(fd)):
+            self.chmod(fd, path, attributes.mode)
+
+    def _set_directory(
+        self, fd: int, path: Path, attributes: Attributes, found: os.stat_result
+    ) -> None:
+        # The mode first, while the group is ours: without CAP_FSETID, chmod(2) drops the set-group-
+        # ID bit (which fsGroup gives to volumes) under another group; chown(2) leaves a directory's.
+        if stat.S_IMODE(found.st_mode) != attributes.mode:
+            if attributes.mode & stat.S_ISGID and found.st_gid != os.getegid():
+                self.chown(fd, path, -1, os.getegid())
+            self.chmod(fd, path, attributes.mode)
+        self._set_owner(fd, path, attributes)
+
+    def _set_owner(self, fd: int, path: Path, attributes: Attributes) -> None:
         found = os.fstat(fd)
         uid, gid = attributes.uid, attributes.gid
         if uid not in (None, found.st_uid) or gid not in (None, found.st_gid):
             self.chown(fd, path, -1 if uid is None else uid, -1 if gid is None else gid)
-            found = os.fstat(fd)
-        if stat.S_IMODE(found.st_mode) != attributes.mode:
-            self.chmod(fd, path, attributes.mode)
-        if attributes.label:
-            self.label(fd, path, attributes.label)
 
     def write_new(
         self, parent: Directory, name: str, content: bytes, attributes: Attributes = PRIVATE

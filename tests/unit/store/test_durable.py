@@ -104,3 +104,27 @@ def test_an_error_names_the_path_and_the_remedy(
     assert type(error) is kind
     assert "write /store/file" in str(error)
     assert remedy in str(error)
+
+
+class NoChown(FaultyDisk):
+    """Note a change of owner, which only root may make, without making it."""
+
+    def chown(self, fd: int, path: Path, uid: int, gid: int) -> None:
+        self.effect("chown", path, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "verbs"), [("directory", ["chmod", "chown"]), ("file", ["chown", "chmod"])]
+)
+def test_a_directory_keeps_its_set_group_id_bit_without_cap_fsetid(
+    tmp_path: Path, name: str, verbs: list[str]
+) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+    disk = NoChown()
+    fd = os.open(tmp_path / name, os.O_RDONLY)
+    try:
+        disk.set_attributes(fd, tmp_path / name, Attributes(mode=0o2750, gid=os.getegid() + 1))
+    finally:
+        os.close(fd)
+    assert [verb for verb, _path in disk.log] == verbs
