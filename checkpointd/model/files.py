@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from checkpointd.json_fields import Json
@@ -27,7 +27,8 @@ class FileEntry:
     """
 
     path: str
-    data: bytes | None
+    # Not in its repr: what a log line or a traceback shows must be no secret.
+    data: bytes | None = field(repr=False)
     mode: int
     uid: int
     gid: int
