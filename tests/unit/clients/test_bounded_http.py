@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -54,6 +56,11 @@ def drip(head: bytes) -> Serve:
     return serve
 
 
+def with_tls(target: bounded_http.Target) -> bounded_http.Target:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return dataclasses.replace(target, context=context, server_name="localhost")
+
+
 def test_a_document_is_read() -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as target:
         assert fetch(target) == b"ok"
@@ -91,6 +98,18 @@ def test_a_port_that_nobody_listens_on_is_refused() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(RefusedError):
         fetch(bounded_http.Target(host="127.0.0.1", port=port, path="/"))
+
+
+def test_a_handshake_that_hangs_is_silent_when_the_deadline_is_over() -> None:
+    with serving(lambda _connection, ended: (ended.wait(10.0), None)[1]) as target:
+        with pytest.raises(SilentError):
+            fetch(with_tls(target), timeout=0.1)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_handshake_that_fails_is_refused(answer: bytes) -> None:
+    with serving(say(answer)) as target, pytest.raises(RefusedError):
+        fetch(with_tls(target))
 
 
 @pytest.mark.parametrize(
