@@ -157,7 +157,7 @@ class Disk:
         self, fd: int, path: Path, attributes: Attributes, found: os.stat_result
     ) -> None:
         # The mode first, while the group is ours: without CAP_FSETID, chmod(2) drops the set-group-
-        # ID bit (which fsGroup gives to volumes) under another group; chown(2) leaves a directory's.
+        # ID bit (fsGroup gives it to volumes) under another group; chown(2) leaves a directory's.
         if stat.S_IMODE(found.st_mode) != attributes.mode:
             if attributes.mode & stat.S_ISGID and found.st_gid != os.getegid():
                 self.chown(fd, path, -1, os.getegid())
