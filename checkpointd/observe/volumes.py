@@ -176,8 +176,8 @@ def _entry(path: str, fd: int, data: bytes | None) -> FileEntry:
         path=path,
         data=data,
         # The kubelet sets the set-group-ID bit on an fsGroup volume's directories so that new files
-        # inherit the group (pkg/volume/volume_linux.go). Nothing is ever made in a copy's volume, and
-        # the unit's RestrictSUIDSGID= refuses such a mode.
+        # inherit the group (pkg/volume/volume_linux.go). Nothing is ever made in a copy's volume,
+        # and the unit's RestrictSUIDSGID= refuses such a mode.
         mode=stat.S_IMODE(found.st_mode) & 0o777,
         uid=found.st_uid,
         gid=found.st_gid,
