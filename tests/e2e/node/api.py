@@ -26,30 +26,44 @@ class ApiError(NotYetError):
 
 
 class Connection(http.client.HTTPConnection):
-    """An HTTP connection that is made in the network namespace of a machine."""
+    """An HTTP connection that is made in the network namespace of a process."""
 
     def __init__(
         self,
-        machine: Machine,
+        pid: int,
         address: tuple[str, int],
         context: ssl.SSLContext | None = None,
         timeout: float = 5,
     ) -> None:
         """Prepare a connection to an IP address and port; with a context it is TLS."""
         super().__init__(address[0], address[1], timeout=timeout)
-        self._machine = machine
+        self._pid = pid
         self._address = address
         self._context = context
         self._seconds = timeout
 
     def connect(self) -> None:
-        """Connect from within the machine."""
-        raw = namespaces.connect(self._machine.leader, self._address, self._seconds)
+        """Connect from within the namespace."""
+        raw = namespaces.connect(self._pid, self._address, self._seconds)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is None:
             self.sock = raw
         else:
             self.sock = self._context.wrap_socket(raw, server_hostname=self._address[0])
+
+
+def fetch(pid: int, address: tuple[str, int], path: str) -> bytes:
+    """Return the body of a GET over plain HTTP from where process `pid` is; 200 or ApiError."""
+    connection = Connection(pid, address)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise ApiError(response.status, body.decode(errors="replace"))
+        return body
+    finally:
+        connection.close()
 
 
 def client_context(authority: Authority, client: Certificate) -> ssl.SSLContext:
@@ -80,7 +94,7 @@ class Api:
         content_type: str = "application/json",
     ) -> object:
         """Send one request and return the answer's JSON (or its text, where it is not JSON)."""
-        connection = Connection(self.machine, self.address, self.context)
+        connection = Connection(self.machine.leader, self.address, self.context)
         try:
             payload = None if body is None else json.dumps(body).encode()
             connection.request(method, path, payload, {"Content-Type": content_type})

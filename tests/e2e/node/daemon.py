@@ -78,6 +78,16 @@ class Daemon:
 
         return wait_for(f"checkpoint {slot}: {what}", condition, timeout, 0.2)
 
+    def wait_until_stored(self, slot: str, parent: object, timeout: float) -> object:
+        """Return the slot's status once that pod of the API is its parent and no copy is active."""
+        name = objects.text(parent, "metadata", "name")
+        return self.wait_for_checkpoint(
+            slot,
+            f"{name} is the parent and no copy is active",
+            lambda seen: is_stored(seen) and is_parent(seen, parent),
+            timeout,
+        )
+
     def copies(self) -> list[str]:
         """Return the names of the copies' manifests in the static-pod directory."""
         return sorted(
@@ -93,12 +103,6 @@ class Daemon:
             return []
         return sorted(str(path.relative_to(top)) for path in top.rglob("*"))
 
-    def started_before(self, unit: str) -> bool:
-        """Say whether systemd held the daemon ready before it started a unit's process."""
-        ready = self.machine.unit_property("checkpointd", "ActiveEnterTimestampMonotonic")
-        started = self.machine.unit_property(unit, "ExecMainStartTimestampMonotonic")
-        return int(ready) <= int(started)
-
 
 def is_parent(checkpoint: object, pod: object) -> bool:
     """Say whether a slot's parent is that pod of the API."""
@@ -111,3 +115,8 @@ def is_stored(checkpoint: object) -> bool:
         objects.find(checkpoint, "phase") == "stored"
         and objects.find(checkpoint, "generation", "hash") is not None
     )
+
+
+def serves_api(checkpoint: object) -> bool:
+    """Say whether the daemon has found out that the slot's pod serves the API."""
+    return objects.find(checkpoint, "serves_api") is True

@@ -234,6 +234,10 @@ class Machine:
         """Return one property of a unit, as `systemctl show` prints it."""
         return self.sh(f"systemctl show -P {name} {shlex.quote(unit)}").strip()
 
+    def started_at(self, unit: str) -> float:
+        """Return the moment (time.monotonic()) at which systemd started a unit's process."""
+        return int(self.unit_property(unit, "ExecMainStartTimestampMonotonic")) / 1e6
+
     def save_journal(self, directory: Path, units: tuple[str, ...]) -> None:
         """Write the journal, whole and per unit, to `directory`; the power may be on or off."""
         journal = self.directory / "upper/var/log/journal"

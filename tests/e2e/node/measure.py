@@ -127,7 +127,7 @@ class Prober:
         context: ssl.SSLContext | None = None,
     ) -> None:
         """Ask from inside of a running machine; a status of 200 is an answer."""
-        self._connection = Connection(machine, address, context, timeout=1)
+        self._connection = Connection(machine.leader, address, context, timeout=1)
         self._path = path
         self.turns: list[tuple[float, bool]] = []  # when the answer turned to yes or to no
         self._stop = threading.Event()
@@ -181,6 +181,11 @@ class Prober:
         self._thread.join()
 
 
+def now() -> float:
+    """Return the present moment on the clock of all times here."""
+    return time.monotonic()
+
+
 def wall_clock_to_monotonic(seconds: float) -> float:
     """Turn a file's time into one of time.monotonic()."""
     return seconds - time.clock_gettime(time.CLOCK_REALTIME) + time.monotonic()
@@ -194,4 +199,34 @@ def processes_of(machine: Machine, uid: str, command: str) -> list[int]:
             for pid in (Path(path) / "cgroup.procs").read_text().split():
                 if Path(f"/proc/{pid}/comm").read_text().strip() == command[:15]:
                     found.append(int(pid))
+    return found
+
+
+@dataclass(frozen=True)
+class MountedFile:
+    """What a container sees of one file of a volume."""
+
+    content: bytes
+    mode: int
+    uid: int
+    gid: int
+
+
+def files_seen_by(pid: int, directory: str) -> dict[str, MountedFile]:
+    """Return all files below a directory as process `pid` sees it, by path.
+
+    The kubelet's own names (`..data` and what it points to) are only followed.
+    """
+    found: dict[str, MountedFile] = {}
+    top = Path(f"/proc/{pid}/root{directory}")
+    for path, directories, files in os.walk(top, followlinks=True):
+        directories[:] = [name for name in directories if not name.startswith("..")]
+        for name in files:
+            if name.startswith(".."):
+                continue
+            file = Path(path) / name
+            status = file.stat()
+            found[str(file.relative_to(top))] = MountedFile(
+                file.read_bytes(), status.st_mode, status.st_uid, status.st_gid
+            )
     return found

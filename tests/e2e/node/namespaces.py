@@ -48,7 +48,10 @@ def connect(pid: int, address: tuple[str, int], timeout: float) -> socket.socket
 
 
 class Cable:
-    """A network cable between the bridges `lan0` of two machines; pulled until it is plugged."""
+    """A network cable between the bridges `lan0` of two machines; pulled until it is plugged.
+
+    A power cut at either end pulls it too.
+    """
 
     def __init__(self, left: Path, right: Path) -> None:
         """Remember the two machines by the files that hold their leaders' process ids."""
