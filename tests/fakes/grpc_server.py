@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
@@ -11,6 +10,8 @@ from typing import Protocol, cast
 
 import grpc
 
+StatusCode = grpc.StatusCode
+"""Tests take it from here: ``tests.fakes`` sets grpc up before it is imported."""
 Answer = Callable[[bytes], bytes]
 Answers = Callable[[bytes, Callable[[], bool]], Iterator[bytes]]
 """``(request, is_active)`` → answers, until ``is_active`` says no."""
@@ -110,8 +111,6 @@ class GrpcServer:
         streams: Mapping[str, Mapping[str, Answers]] | None = None,
     ) -> None:
         """Start to serve; a socket that is left from before is replaced."""
-        # Else gRPC tells on stderr of every connection that ends.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
         server = _GRPC.server(futures.ThreadPoolExecutor(max_workers=8))

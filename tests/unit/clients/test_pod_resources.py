@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import grpc
 import pytest
 
 from checkpointd.clients.pod_resources import PodResourcesClient
 from checkpointd.errors import RefusedError, RejectedError, SilentError
+from tests.fakes.grpc_server import StatusCode
 from tests.fakes.pod_resources import FakePodResources
 
 PODS = {("kube-system", "etcd-node1"), ("default", "web")}
@@ -29,7 +29,7 @@ def test_no_version_is_an_error(tmp_path: Path) -> None:
 
 def test_a_kubelet_that_limits_the_rate_is_an_error(tmp_path: Path) -> None:
     with FakePodResources(tmp_path) as fake:
-        fake.faults.fail(grpc.StatusCode.RESOURCE_EXHAUSTED)
+        fake.faults.fail(StatusCode.RESOURCE_EXHAUSTED)
 
         with pytest.raises(RejectedError):
             PodResourcesClient(str(tmp_path)).list_pods()

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 
 from checkpointd.clients import unix_grpc
@@ -12,6 +11,7 @@ from checkpointd.clients.cri import api
 from checkpointd.clients.cri.client import CriClient
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 from checkpointd.model.observation import Container, ContainerState, Sandbox
+from tests.fakes.grpc_server import StatusCode
 from tests.fakes.runtime import FakeContainer, FakeImage, FakeRuntime, FakeSandbox
 
 
@@ -207,8 +207,8 @@ def test_a3_every_code_is_an_error(runtime: FakeRuntime) -> None:
     add_pod(runtime, "a")
     client = connect(runtime)
     client.version()
-    for code in grpc.StatusCode:
-        if code is grpc.StatusCode.OK:
+    for code in StatusCode:
+        if code is StatusCode.OK:
             continue
         runtime.faults.fail(code, "ListPodSandbox", "ListContainers", "ListImages")
 
@@ -289,7 +289,7 @@ def test_a_sandbox_is_stopped_with_all_in_it(runtime: FakeRuntime) -> None:
 
 
 def test_what_is_gone_counts_as_stopped(runtime: FakeRuntime) -> None:
-    runtime.faults.fail(grpc.StatusCode.NOT_FOUND, "StopContainer", "StopPodSandbox")
+    runtime.faults.fail(StatusCode.NOT_FOUND, "StopContainer", "StopPodSandbox")
     client = connect(runtime)
 
     client.stop_container("gone", 1)
