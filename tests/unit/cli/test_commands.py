@@ -200,7 +200,9 @@ def dead_other_boot(node: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "die", [dead_no_process, dead_other_process, dead_zombie, dead_other_boot], ids=str
+    "die",
+    [dead_no_process, dead_other_process, dead_zombie, dead_other_boot],
+    ids=["no process", "other process", "zombie", "other boot"],
 )
 def test_a_dead_daemon_is_said_plainly_with_the_age_of_the_picture(
     die: object, node: Machine, run: Run
