@@ -74,6 +74,7 @@ def _is_unwanted(e: Evidence) -> bool:
     """Rule 5 for the copy: trusted and confirmed, nobody here to hand back to."""
     return (
         e.api is Api.TRUSTED
+        and e.order is not Order.ACTIVATE
         and e.confirmed
         and e.want is not Want.HERE
         and e.heir is Heir.NONE
@@ -84,7 +85,8 @@ def _is_unwanted(e: Evidence) -> bool:
 
 
 def _is_node_deleted(e: Evidence) -> bool:
-    return e.api is Api.NODE_DELETED and e.deleted_for_long and not e.serves_api and e.can_stop
+    deleted = e.api is Api.NODE_DELETED and e.deleted_for_long
+    return deleted and e.order is not Order.ACTIVATE and not e.serves_api and e.can_stop
 
 
 def _yields(e: Evidence) -> bool:
@@ -99,10 +101,20 @@ def _yields(e: Evidence) -> bool:
 
 
 def _returns(e: Evidence) -> bool:
-    """Rule 4: the other failed, or does not run when its time is over; and does not run now."""
+    """Rule 4: the other failed, or does not run when its time is over; and does not run now.
+
+    Never by the word of an API server that is not trusted, nor for a pod that is not wanted here.
+    """
     failed = e.heir is Heir.FAILED or (e.heir is not Heir.NONE and e.deadline_over)
+    may = e.api in (Api.TRUSTED, Api.UNKNOWN, Api.REFUSED) and e.want is Want.HERE
     return (
-        failed and e.copy_gone and e.dwell_over and e.kind is not CopyKind.BLOCKING and _is_down(e)
+        failed
+        and may
+        and e.order is not Order.DEACTIVATE
+        and e.copy_gone
+        and e.dwell_over
+        and e.kind is not CopyKind.BLOCKING
+        and _is_down(e)
     )
 
 
@@ -179,12 +191,15 @@ TABLE: tuple[Row, ...] = (
          lambda e: e.copy_gone and e.kind is CopyKind.BLOCKING),
     _row(_YIELDING, "9", _STORED, "the machine was restarted meanwhile",
          lambda e: e.copy_gone and e.rebooted and e.want is Want.HERE),
-    _row(_YIELDING, "5", _TOMBSTONE, "the real pod has gone again",
-         lambda e: e.copy_gone and e.want is not Want.HERE and e.heir is Heir.NONE),
+    _row(_YIELDING, "5", _TOMBSTONE, "the real pod is not wanted here any more",
+         lambda e: e.copy_gone and e.want is not Want.HERE
+         and (e.heir is Heir.NONE or e.want is Want.DONE)),
     _row(_YIELDING, "4 back", _OFFERED, "the real pod does not come up", _returns),
     _row(_YIELDING, "1", _YIELDING, "waits for the copy to end and the real pod to be ready"),
 
     _row(_STOPPING, "11", _STOPPING, "the machine goes down", lambda e: e.frozen),
+    _row(_STOPPING, "12 hold", _STOPPING, "an operator holds it",
+         lambda e: e.order is Order.HOLD),
     _row(_STOPPING, "9", _TOMBSTONE, "the copy has ended",
          lambda e: e.copy_gone and e.want is not Want.HERE),
     _row(_STOPPING, "9", _STORED, "the copy has ended", lambda e: e.copy_gone),
