@@ -7,7 +7,7 @@ is touched; then what a crash left unfinished is finished, and what is damaged g
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 from checkpointd.errors import DamagedError, NewerSchemaError, StoreError
@@ -33,73 +33,62 @@ class Recovery:
         self._refuse_newer()
         self._sweep(self._root)
         checkpoints: dict[Slot, Checkpoint] = {}
+        for namespace in self._children(self._root, layout.CHECKPOINTS):
+            self._load_namespace(namespace, checkpoints)
         with self._root.descend(layout.CHECKPOINTS) as top:
-            for namespace in [] if top is None else top.directories():
-                try:
-                    if top is not None:
-                        self._load_namespace(top, namespace, checkpoints)
-                except StoreError as error:
-                    self._damaged.append(f"checkpoints of {namespace} not loaded: {error}")
+            for name in [] if top is None else top.directories():
+                self._remove_if_empty(top or self._root, name)
         record = self._load_node()
         return Stored(node=record, checkpoints=checkpoints, damaged=tuple(self._damaged))
 
+    def _children(self, parent: Directory, *names: str) -> Generator[Directory]:
+        """Open the directories at the end of ``names`` in turn; one that cannot be is told of."""
+        try:
+            with parent.descend(*names) as above:
+                for name in [] if above is None else above.directories():
+                    yield from self._child(above or parent, name)
+        except StoreError as error:
+            self._damaged.append(f"not loaded: {error}")
+
+    def _child(self, parent: Directory, name: str) -> Generator[Directory]:
+        try:
+            with parent.child(name) as directory:
+                yield directory
+        except StoreError as error:
+            self._damaged.append(f"not loaded: {error}")
+
     # ---- a newer program's store ----------------------------------------------------------------
     def _refuse_newer(self) -> None:
-        for directory, name in self._sealed_files():
-            try:
-                content = directory.find(name)
-                if content is not None:
-                    codec.unseal(content, str(directory.path / name))
-            except NewerSchemaError:
-                raise
-            except StoreError:
-                continue  # Told of when it is loaded.
-
-    def _sealed_files(self) -> Iterator[tuple[Directory, str]]:
-        yield self._root, layout.NODE
-        with self._root.descend(layout.CHECKPOINTS) as top:
-            for namespace in [] if top is None else top.directories():
-                with self._root.descend(layout.CHECKPOINTS, namespace) as parent:
-                    for slot in [] if parent is None else parent.directories():
-                        yield from self._sealed_files_of(namespace, slot)
-
-    def _sealed_files_of(self, namespace: str, name: str) -> Iterator[tuple[Directory, str]]:
-        with self._root.descend(layout.CHECKPOINTS, namespace, name) as slot:
-            if slot is None:
-                return
-            yield slot, layout.STATE
-            yield slot, layout.PREVIOUS_STATE
-            with slot.descend(layout.GENERATIONS) as parent:
-                for generation in [] if parent is None else parent.directories():
-                    with slot.descend(layout.GENERATIONS, generation) as directory:
-                        if directory is not None:
-                            yield directory, layout.META
+        _refuse(self._root, layout.NODE)
+        for namespace in self._children(self._root, layout.CHECKPOINTS):
+            for slot in self._children(namespace):
+                _refuse(slot, layout.STATE)
+                _refuse(slot, layout.PREVIOUS_STATE)
+                for generation in self._children(slot, layout.GENERATIONS):
+                    _refuse(generation, layout.META)
+        self._damaged.clear()  # Told of again when it is loaded.
 
     # ---- node.json ------------------------------------------------------------------------------
     def _load_node(self) -> NodeRecord | None:
         try:
             return node.read_node(self._root)
-        except DamagedError as error:
+        except StoreError as error:
             self._put_away(self._root, layout.NODE, f"{error}; the node is learnt anew")
             return None
 
     # ---- slots ----------------------------------------------------------------------------------
-    def _load_namespace(
-        self, top: Directory, namespace: str, checkpoints: dict[Slot, Checkpoint]
-    ) -> None:
-        with top.child(namespace) as parent:
-            self._sweep(parent)
-            for name in parent.directories():
-                try:
-                    with parent.child(name) as slot:
-                        found = self._load_slot(namespace, name, slot)
-                    if found is not None:
-                        checkpoints[found.slot] = found
-                    else:
-                        self._remove_if_empty(parent, name)
-                except StoreError as error:
-                    self._damaged.append(f"checkpoint {namespace}/{name} not loaded: {error}")
-        self._remove_if_empty(top, namespace)
+    def _load_namespace(self, namespace: Directory, checkpoints: dict[Slot, Checkpoint]) -> None:
+        self._sweep(namespace)
+        for slot in self._children(namespace):
+            try:
+                found = self._load_slot(namespace.path.name, slot.path.name, slot)
+            except StoreError as error:
+                self._damaged.append(f"checkpoint not loaded: {error}")
+                continue
+            if found is not None:
+                checkpoints[found.slot] = found
+            else:
+                self._remove_if_empty(namespace, slot.path.name)
 
     def _load_slot(self, namespace: str, name: str, slot: Directory) -> Checkpoint | None:
         self._sweep(slot)
@@ -131,7 +120,9 @@ class Recovery:
                 if content is not None:
                     found = _parse_state(content, slot.path / file, (namespace, name))
                     return found, is_newest
-            except DamagedError as error:
+            except NewerSchemaError:
+                raise
+            except StoreError as error:
                 is_newest = False
                 self._put_away(slot, file, f"{error}; the state before it counts")
         return None, False
@@ -149,7 +140,8 @@ class Recovery:
 
     # ---- generations ----------------------------------------------------------------------------
     def _whole_generations(self, namespace: str, name: str, slot: Directory) -> tuple[Meta, ...]:
-        self._sweep_content(slot)
+        for volume in self._children(slot, layout.CONTENT):
+            self._sweep(volume)
         metas: list[Meta] = []
         with slot.descend(layout.GENERATIONS) as parent:
             if parent is None:
@@ -161,13 +153,6 @@ class Recovery:
                 except StoreError as error:
                     self._damaged.append(f"generation of {namespace}/{name} left out: {error}")
         return tuple(metas)
-
-    def _sweep_content(self, slot: Directory) -> None:
-        with slot.descend(layout.CONTENT) as contents:
-            for volume in [] if contents is None else contents.directories():
-                with slot.descend(layout.CONTENT, volume) as directory:
-                    if directory is not None:
-                        self._sweep(directory)
 
     # ---- active files ---------------------------------------------------------------------------
     def _restore_active(
@@ -194,21 +179,21 @@ class Recovery:
 
     # ---- what a crash left ----------------------------------------------------------------------
     def _sweep(self, directory: Directory) -> None:
-        for name in directory.names():
-            if name.startswith(layout.TEMPORARY):
-                try:
+        try:
+            for name in directory.names():
+                if name.startswith(layout.TEMPORARY):
                     self._disk.remove_tree(directory, name)
-                except StoreError as error:
-                    self._damaged.append(f"leftover not removed: {error}")
+        except StoreError as error:
+            self._damaged.append(f"leftover not removed: {error}")
 
     def _remove_if_empty(self, parent: Directory, name: str) -> None:
-        with parent.descend(name) as directory:
-            is_empty = directory is not None and not directory.names()
-        if is_empty:
-            try:
+        try:
+            with parent.descend(name) as directory:
+                is_empty = directory is not None and not directory.names()
+            if is_empty:
                 self._disk.rmdir(parent, name)
-            except StoreError as error:
-                self._damaged.append(f"leftover not removed: {error}")
+        except StoreError as error:
+            self._damaged.append(f"leftover not removed: {error}")
 
     def _put_away(self, parent: Directory, name: str, sentence: str) -> None:
         self._damaged.append(sentence)
@@ -216,6 +201,17 @@ class Recovery:
             quarantine.put_away(self._disk, self._root, parent, name)
         except StoreError as error:
             self._damaged.append(f"not put into quarantine: {error}")
+
+
+def _refuse(directory: Directory, name: str) -> None:
+    try:
+        content = directory.find(name)
+        if content is not None:
+            codec.unseal(content, str(directory.path / name))
+    except NewerSchemaError:
+        raise
+    except StoreError:
+        return  # Told of when it is loaded.
 
 
 def verify_generation(disk: Disk, root: Directory, slot: Directory, generation: str) -> Meta:

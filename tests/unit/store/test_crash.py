@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -151,14 +152,22 @@ def copy(template: Path, to: Path) -> None:
     shutil.copytree(template, to, symlinks=True, ignore=shutil.ignore_patterns("reserve"))
 
 
+@pytest.fixture
+def ram() -> Iterator[Path]:
+    """Return a directory in memory where there is one: a killed process does not need a disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
+        yield Path(path)
+
+
 @pytest.mark.parametrize("story", STORIES)
-def test_a_crash_at_any_effect_leaves_the_old_or_the_new(tmp_path: Path, story: str) -> None:
+def test_a_crash_at_any_effect_leaves_the_old_or_the_new(ram: Path, story: str) -> None:
     act, before = STORIES[story]
-    template = tmp_path / "template"
+    template = ram / "template"
     (template / "store").mkdir(mode=0o700, parents=True)
     for earlier in before:
         earlier(Site(template, Disk()))
-    finished = tmp_path / "finished"
+    finished = ram / "finished"
     copy(template, finished)
     old = Site(finished, Disk()).stored.checkpoints
     counter = FaultyDisk()
@@ -170,7 +179,7 @@ def test_a_crash_at_any_effect_leaves_the_old_or_the_new(tmp_path: Path, story: 
     wanted = stored.tree(finished)
     points = [(at, "before") for at in range(1, effects + 1)] + [(effects, "after")]
     for number, (at, when) in enumerate(points):
-        top = tmp_path / str(number)
+        top = ram / str(number)
         copy(template, top)
         assert run_and_die(top, act, at, when), f"not killed {when} effect {at}"
         check_no_half_manifest(top)

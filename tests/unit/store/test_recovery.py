@@ -172,6 +172,7 @@ def test_d4_leftovers_of_a_crash_are_removed_and_nothing_else(store: CheckpointS
     (at / "content" / "certs" / ".checkpointd-abc").mkdir()
     (at.parent / ".checkpointd-pod.gone").mkdir()
     (at.parent / ".checkpointd-pod.gone" / "state.json").write_bytes(b"x")
+    (at.parent.parent / "emptied").mkdir()
     assert load(store.root).damaged == ()
     assert stored.tree(store.root) == before
 
