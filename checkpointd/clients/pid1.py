@@ -103,11 +103,16 @@ def read_system_state(path: Path, seconds: float) -> str:
 
 
 def _authenticate(connection: _Connection) -> None:
-    connection.send(b"\0AUTH EXTERNAL " + str(os.geteuid()).encode().hex().encode() + b"\r\n")
+    """Authenticate, and wait for the answer before anything else is sent.
+
+    BEGIN goes with AUTH, as sd-bus sends it. A message that came in one read with BEGIN would lie
+    in systemd's buffer until more comes: its event loop waits for input that it has already read.
+    """
+    identity = str(os.geteuid()).encode().hex().encode()
+    connection.send(b"\0AUTH EXTERNAL " + identity + b"\r\nBEGIN\r\n")
     answer = connection.take_line()
     if not answer.startswith(b"OK"):
         raise RejectedError(f"PID 1: does not take our word for who we are: {answer[:64]!r}")
-    connection.send(b"BEGIN\r\n")
 
 
 def _property_call() -> bytes:

@@ -55,7 +55,7 @@ class CgroupTree:
         """Make the cgroup ``path`` in every hierarchy, with these processes."""
         for base in self._bases():
             directory = base / path
-            directory.mkdir(parents=True, exist_ok=True)
+            self._make(base, directory)
             fresh = directory / ".procs"
             fresh.write_text("".join(f"{pid}\n" for pid in pids), encoding="ascii")
             fresh.replace(directory / "cgroup.procs")
@@ -70,6 +70,12 @@ class CgroupTree:
         named = enumerate(self.controllers, start=1)
         lines = [f"{n}:{'name=' * (name == 'systemd')}{name}:/{path}\n" for n, name in named]
         return "".join(lines) or f"0::/{path}\n"
+
+    def _make(self, base: Path, directory: Path) -> None:
+        """Make a cgroup and those above it: each has a list of processes."""
+        for above in (*reversed(directory.relative_to(base).parents), directory.relative_to(base)):
+            (base / above).mkdir(exist_ok=True)
+            (base / above / "cgroup.procs").touch()
 
     def _bases(self) -> tuple[Path, ...]:
         return tuple(self.root / name for name in self.controllers) or (self.root,)

@@ -11,9 +11,8 @@ from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import PodProcesses, ProcessesRead
 from checkpointd.observe.kernel import KernelSource
-from checkpointd.observe.source import Mailbox
 from tests.fakes.cgroup_tree import CgroupTree
-from tests.fakes.mailbox import wait_for
+from tests.fakes.posted import Posted
 from tests.fakes.processes import running
 
 ONE, TWO = "11111111-aaaa", "22222222-bbbb"
@@ -26,14 +25,14 @@ def tree(tmp_path: Path) -> CgroupTree:
 
 
 @pytest.fixture
-def mailbox() -> Mailbox:
-    return Mailbox()
+def posted() -> Posted:
+    return Posted()
 
 
 @pytest.fixture
-def source(tree: CgroupTree, mailbox: Mailbox) -> Iterator[KernelSource]:
+def source(tree: CgroupTree, posted: Posted) -> Iterator[KernelSource]:
     reader = cgroups.Cgroups(tree.root, proc.Procfs(Path("/proc")), lambda: "")
-    made = KernelSource(mailbox.post, Clock(), reader)
+    made = KernelSource(posted.post, Clock(), reader)
     made.start()
     yield made
     made.stop(10)
@@ -54,13 +53,13 @@ def pids(fact: ProcessesRead, uid: str) -> list[int]:
 
 
 def test_what_is_asked_for_is_told_in_one_fact(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource, tmp_path: Path
+    tree: CgroupTree, posted: Posted, source: KernelSource, tmp_path: Path
 ) -> None:
     with running(tmp_path, "app") as app, running(tmp_path, "pause") as pause:
         tree.place(tree.container(ONE, APP), [app.pid])
         tree.place(tree.container(ONE, BOX), [pause.pid])
         ask(source, ONE, TWO)
-        fact = wait_for(mailbox, ProcessesRead)
+        fact = posted.wait_for(ProcessesRead)
     found = pods(fact)
     assert set(found) == {ONE, TWO}
     assert found[TWO] == PodProcesses(uid=TWO, leaves=())
@@ -69,78 +68,77 @@ def test_what_is_asked_for_is_told_in_one_fact(
 
 
 def test_a_death_is_told_before_its_time(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource, tmp_path: Path
+    tree: CgroupTree, posted: Posted, source: KernelSource, tmp_path: Path
 ) -> None:
     with running(tmp_path, "app") as app, running(tmp_path, "other") as other:
         tree.place(tree.container(ONE, APP), [app.pid])
         tree.place(tree.container(TWO, APP), [other.pid])
         ask(source, ONE, TWO)
-        wait_for(mailbox, ProcessesRead)
+        posted.wait_for(ProcessesRead)
         app.kill()
         # The list of the cgroup still has it: what the pidfd said is enough.
-        fact = wait_for(mailbox, ProcessesRead, lambda fact: pids(fact, ONE) == [])
+        fact = posted.wait_for(ProcessesRead, lambda fact: pids(fact, ONE) == [])
         assert pids(fact, TWO) == [other.pid]
 
 
 def test_the_last_of_many_deaths_is_told(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource, tmp_path: Path
+    tree: CgroupTree, posted: Posted, source: KernelSource, tmp_path: Path
 ) -> None:
     with running(tmp_path, "one") as one, running(tmp_path, "two") as two:
         with running(tmp_path, "three") as three:
             everybody = (one, two, three)
             tree.place(tree.container(ONE, APP), [process.pid for process in everybody])
             ask(source, ONE)
-            wait_for(mailbox, ProcessesRead, lambda fact: len(pids(fact, ONE)) == 3)
+            posted.wait_for(ProcessesRead, lambda fact: len(pids(fact, ONE)) == 3)
             for process in sorted(everybody, key=lambda process: -process.pid):
                 process.kill()
-            wait_for(mailbox, ProcessesRead, lambda fact: pids(fact, ONE) == [])
+            posted.wait_for(ProcessesRead, lambda fact: pids(fact, ONE) == [])
 
 
 def test_a_new_process_is_found_at_the_next_look(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource, tmp_path: Path
+    tree: CgroupTree, posted: Posted, source: KernelSource, tmp_path: Path
 ) -> None:
     ask(source, ONE, period=0.01)
-    wait_for(mailbox, ProcessesRead, lambda fact: pods(fact)[ONE].leaves == ())
+    posted.wait_for(ProcessesRead, lambda fact: pods(fact)[ONE].leaves == ())
     with running(tmp_path, "app") as app:
         tree.place(tree.container(ONE, APP), [app.pid])
-        wait_for(mailbox, ProcessesRead, lambda fact: pids(fact, ONE) == [app.pid])
+        posted.wait_for(ProcessesRead, lambda fact: pids(fact, ONE) == [app.pid])
 
 
 def test_a_look_that_is_wanted_after_a_moment_is_made(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource
+    tree: CgroupTree, posted: Posted, source: KernelSource
 ) -> None:
     del tree
     ask(source, ONE)
-    first = wait_for(mailbox, ProcessesRead)
+    first = posted.wait_for(ProcessesRead)
     assert isinstance(first.result, Seen)
     after = Clock().now()
     source.ask(frozenset({Question(Topic.PROCESSES, ONE, period=600, after=after)}))
-    wait_for(
-        mailbox,
+    posted.wait_for(
         ProcessesRead,
         lambda fact: isinstance(fact.result, Seen) and not fact.result.at.is_before(after),
     )
 
 
 def test_what_is_asked_no_more_is_told_no_more(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource, tmp_path: Path
+    tree: CgroupTree, posted: Posted, source: KernelSource, tmp_path: Path
 ) -> None:
     with running(tmp_path, "app") as app, running(tmp_path, "other") as other:
         tree.place(tree.container(ONE, APP), [app.pid])
         tree.place(tree.container(TWO, APP), [other.pid])
         ask(source, ONE, TWO)
-        wait_for(mailbox, ProcessesRead)
+        posted.wait_for(ProcessesRead)
         ask(source, TWO, period=0.01)
-        wait_for(mailbox, ProcessesRead, lambda fact: set(pods(fact)) == {TWO})
+        posted.wait_for(ProcessesRead, lambda fact: set(pods(fact)) == {TWO})
 
 
 def test_a_tree_that_cannot_be_read_is_unknown_and_comes_back(
-    tree: CgroupTree, mailbox: Mailbox, source: KernelSource
+    tree: CgroupTree, posted: Posted, source: KernelSource
 ) -> None:
     away = tree.root.rename(tree.root.with_name("away"))
     ask(source, ONE, period=0.01)
-    fact = wait_for(mailbox, ProcessesRead)
+    fact = posted.wait_for(ProcessesRead)
     assert isinstance(fact.result, Unknown)
     assert "No such file" in fact.result.why
     away.rename(tree.root)
-    wait_for(mailbox, ProcessesRead, lambda fact: isinstance(fact.result, Seen))
+    posted.wait_for(ProcessesRead, lambda fact: isinstance(fact.result, Seen))

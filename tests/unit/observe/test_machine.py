@@ -13,8 +13,7 @@ from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import KubeletProcess, MachineRead, RouteRead
 from checkpointd.observe.machine import Machine, MachineSource
-from checkpointd.observe.source import Mailbox
-from tests.fakes.mailbox import wait_for
+from tests.fakes.posted import Posted
 from tests.fakes.proc_tree import ProcTree
 from tests.fakes.processes import running
 
@@ -26,13 +25,13 @@ def tree(tmp_path: Path) -> Iterator[ProcTree]:
 
 
 @pytest.fixture
-def mailbox() -> Mailbox:
-    return Mailbox()
+def posted() -> Posted:
+    return Posted()
 
 
 @pytest.fixture
-def source(tree: ProcTree, mailbox: Mailbox) -> Iterator[MachineSource]:
-    made = MachineSource(mailbox.post, Clock(), proc.Procfs(tree.root))
+def source(tree: ProcTree, posted: Posted) -> Iterator[MachineSource]:
+    made = MachineSource(posted.post, Clock(), proc.Procfs(tree.root))
     made.start()
     yield made
     made.stop(10)
@@ -56,23 +55,23 @@ def found(fact: MachineRead) -> KubeletProcess | None:
     return fact.result.value.kubelet
 
 
-def test_no_kubelet_and_no_runtime_is_an_answer(mailbox: Mailbox, source: MachineSource) -> None:
+def test_no_kubelet_and_no_runtime_is_an_answer(posted: Posted, source: MachineSource) -> None:
     ask(source)
-    fact = wait_for(mailbox, MachineRead)
+    fact = posted.wait_for(MachineRead)
     assert isinstance(fact.result, Seen)
     assert fact.result.value.kubelet is None
     assert not fact.result.value.runtime_present
 
 
 def test_the_kubelet_and_a_runtime_are_told(
-    tree: ProcTree, mailbox: Mailbox, source: MachineSource, tmp_path: Path
+    tree: ProcTree, posted: Posted, source: MachineSource, tmp_path: Path
 ) -> None:
     flags = ("--pod-manifest-path=/m", "--read-only-port=0")
     with kubelet(tmp_path, *flags) as pid, running(tmp_path, "containerd") as runtime:
         tree.add(pid)
         tree.add(runtime.pid)
         ask(source)
-        fact = wait_for(mailbox, MachineRead)
+        fact = posted.wait_for(MachineRead)
     told = found(fact)
     assert told is not None
     assert (told.pid, told.manifest_dir, told.read_only_port) == (pid, "/m", 0)
@@ -82,27 +81,27 @@ def test_the_kubelet_and_a_runtime_are_told(
 
 
 def test_the_kubelets_death_is_told_before_its_time(
-    tree: ProcTree, mailbox: Mailbox, source: MachineSource, tmp_path: Path
+    tree: ProcTree, posted: Posted, source: MachineSource, tmp_path: Path
 ) -> None:
     with kubelet(tmp_path) as pid:
         tree.add(pid)
         ask(source)
-        wait_for(mailbox, MachineRead, lambda fact: found(fact) is not None)
+        posted.wait_for(MachineRead, lambda fact: found(fact) is not None)
     # Whether it is read once more as a zombie or not at all, it is gone.
-    wait_for(mailbox, MachineRead, lambda fact: found(fact) is None)
+    posted.wait_for(MachineRead, lambda fact: found(fact) is None)
 
 
 def test_a_configuration_that_cannot_be_read_is_unknown(
-    tree: ProcTree, mailbox: Mailbox, source: MachineSource, tmp_path: Path
+    tree: ProcTree, posted: Posted, source: MachineSource, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.json"
     with kubelet(tmp_path, f"--config={config}") as pid:
         tree.add(pid)
         ask(source, period=0.01)
-        fact = wait_for(mailbox, MachineRead)
+        fact = posted.wait_for(MachineRead)
         assert isinstance(fact.result, Unknown)
         config.write_text("{}", encoding="ascii")
-        wait_for(mailbox, MachineRead, lambda fact: isinstance(fact.result, Seen))
+        posted.wait_for(MachineRead, lambda fact: isinstance(fact.result, Seen))
 
 
 def test_a_known_kubelet_is_not_searched_for_and_its_configuration_read_once(
@@ -124,12 +123,10 @@ def test_a_known_kubelet_is_not_searched_for_and_its_configuration_read_once(
     assert machine.read().kubelet is None
 
 
-def test_the_way_out_is_told(tree: ProcTree, mailbox: Mailbox, source: MachineSource) -> None:
+def test_the_way_out_is_told(tree: ProcTree, posted: Posted, source: MachineSource) -> None:
     ask(source, period=0.01)
-    wait_for(mailbox, RouteRead, lambda fact: isinstance(fact.result, Seen) and fact.result.value)
+    posted.wait_for(RouteRead, lambda fact: isinstance(fact.result, Seen) and fact.result.value)
     tree.set_default_route(exists=False)
-    wait_for(
-        mailbox, RouteRead, lambda fact: isinstance(fact.result, Seen) and not fact.result.value
-    )
+    posted.wait_for(RouteRead, lambda fact: isinstance(fact.result, Seen) and not fact.result.value)
     (tree.root / "net" / "route").unlink()
-    wait_for(mailbox, RouteRead, lambda fact: isinstance(fact.result, Unknown))
+    posted.wait_for(RouteRead, lambda fact: isinstance(fact.result, Unknown))

@@ -11,9 +11,8 @@ from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import ManagerRead
 from checkpointd.observe.manager import ManagerQuery, ManagerSource
-from checkpointd.observe.source import Mailbox
-from tests.fakes.mailbox import wait_for
 from tests.fakes.manager import FakeManager, Mood
+from tests.fakes.posted import Posted
 from tests.fakes.proc_tree import ProcTree
 from tests.fakes.processes import running
 
@@ -30,13 +29,13 @@ def query(manager: FakeManager, tmp_path: Path) -> ManagerQuery:
 
 
 @pytest.fixture
-def mailbox() -> Mailbox:
-    return Mailbox()
+def posted() -> Posted:
+    return Posted()
 
 
 @pytest.fixture
-def source(query: ManagerQuery, mailbox: Mailbox) -> Iterator[ManagerSource]:
-    made = ManagerSource(mailbox.post, Clock(), query)
+def source(query: ManagerQuery, posted: Posted) -> Iterator[ManagerSource]:
+    made = ManagerSource(posted.post, Clock(), query)
     made.start()
     yield made
     made.stop(10)
@@ -67,26 +66,26 @@ def test_systemd_is_told_by_the_name_of_pid_1(tmp_path: Path) -> None:
 
 
 def test_state_and_freeze_file_are_told_together(
-    manager: FakeManager, mailbox: Mailbox, source: ManagerSource, tmp_path: Path
+    manager: FakeManager, posted: Posted, source: ManagerSource, tmp_path: Path
 ) -> None:
     source.ask(frozenset({Question(Topic.MANAGER, period=600)}))
-    fact = wait_for(mailbox, ManagerRead)
+    fact = posted.wait_for(ManagerRead)
     assert isinstance(fact.result, Seen)
     assert (fact.result.value, fact.frozen_file) == ("running", False)
     manager.state = "stopping"
     (tmp_path / "frozen").touch()
     source.look_now()
-    fact = wait_for(mailbox, ManagerRead)
+    fact = posted.wait_for(ManagerRead)
     assert isinstance(fact.result, Seen)
     assert (fact.result.value, fact.frozen_file) == ("stopping", True)
 
 
 def test_the_freeze_file_is_told_even_if_pid_1_says_nothing(
-    manager: FakeManager, mailbox: Mailbox, source: ManagerSource, tmp_path: Path
+    manager: FakeManager, posted: Posted, source: ManagerSource, tmp_path: Path
 ) -> None:
     manager.mood = Mood.REFUSES
     (tmp_path / "frozen").touch()
     source.ask(frozenset({Question(Topic.MANAGER, period=0.01)}))
-    fact = wait_for(mailbox, ManagerRead)
+    fact = posted.wait_for(ManagerRead)
     assert isinstance(fact.result, Unknown)
     assert fact.frozen_file

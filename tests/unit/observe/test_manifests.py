@@ -13,8 +13,7 @@ from checkpointd.errors import StoreError
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import ManifestsRead, Override, OverridesRead, Verb
 from checkpointd.observe.manifests import ManifestSource
-from checkpointd.observe.source import Mailbox
-from tests.fakes.mailbox import wait_for
+from tests.fakes.posted import Posted
 
 HOLD = Override(verb=Verb.HOLD, until="", reason="maintenance")
 
@@ -24,7 +23,7 @@ class Place:
     """The directories of one node, and the source that looks at them."""
 
     root: Path
-    mailbox: Mailbox = field(default_factory=Mailbox)
+    posted: Posted = field(default_factory=Posted)
     frozen: threading.Event = field(default_factory=threading.Event)
     problem: str = ""
     path: str = ""
@@ -40,7 +39,7 @@ class Place:
 
     def source(self) -> ManifestSource:
         return ManifestSource(
-            self.mailbox.post,
+            self.posted.post,
             Clock(),
             directory=lambda: self.path,
             overrides=(self.root / "overrides", self.read_overrides),
@@ -54,8 +53,7 @@ class Place:
         return {path.stem: HOLD for path in (self.root / "overrides").glob("[!.]*")}
 
     def wait_for_names(self, *names: str) -> None:
-        wait_for(
-            self.mailbox,
+        self.posted.wait_for(
             ManifestsRead,
             lambda fact: isinstance(fact.result, Seen) and sorted(fact.result.value) == [*names],
         )
@@ -95,8 +93,8 @@ def test_files_are_told_as_they_come_and_go(place: Place) -> None:
 def test_h3_d14_a_directory_that_is_moved_away_and_made_again_is_followed(place: Place) -> None:
     place.wait_for_names()
     moved = place.manifests.rename(place.root / "old")
-    gone = wait_for(
-        place.mailbox, ManifestsRead, lambda fact: isinstance(fact.result, Unknown)
+    gone = place.posted.wait_for(
+        ManifestsRead, lambda fact: isinstance(fact.result, Unknown)
     ).result
     assert isinstance(gone, Unknown)
     assert "No such file" in gone.why
@@ -124,7 +122,7 @@ def test_d14_a_directory_that_is_not_there_at_the_start_is_waited_for(place: Pla
     source = place.source()
     source.start()
     try:
-        fact = wait_for(place.mailbox, ManifestsRead)
+        fact = place.posted.wait_for(ManifestsRead)
         assert isinstance(fact.result, Unknown)
         place.manifests.mkdir()
         place.wait_for_names()
@@ -145,8 +143,7 @@ def test_another_directory_is_taken_up_when_it_is_told(
     place.wait_for_names("x.json")
     place.path = ""
     source.look_now()
-    wait_for(
-        place.mailbox,
+    place.posted.wait_for(
         ManifestsRead,
         lambda fact: isinstance(fact.result, Unknown) and "not known yet" in fact.result.why,
     )
@@ -163,22 +160,22 @@ def test_h2_a_burst_of_files_ends_with_all_of_them(place: Place) -> None:
 
 @pytest.mark.usefixtures("source")
 def test_operators_words_are_told_at_once(place: Place) -> None:
-    wait_for(place.mailbox, OverridesRead, lambda fact: dict(fact.overrides) == {})
+    place.posted.wait_for(OverridesRead, lambda fact: dict(fact.overrides) == {})
     (place.root / "overrides" / "node.json").touch()
-    wait_for(place.mailbox, OverridesRead, lambda fact: dict(fact.overrides) == {"node": HOLD})
+    place.posted.wait_for(OverridesRead, lambda fact: dict(fact.overrides) == {"node": HOLD})
     (place.root / "overrides" / "node.json").unlink()
-    wait_for(place.mailbox, OverridesRead, lambda fact: dict(fact.overrides) == {})
+    place.posted.wait_for(OverridesRead, lambda fact: dict(fact.overrides) == {})
 
 
 def test_words_that_cannot_be_read_change_nothing(place: Place, source: ManifestSource) -> None:
-    wait_for(place.mailbox, OverridesRead)
+    place.posted.wait_for(OverridesRead)
     place.problem = "input/output error"
     (place.root / "overrides" / "node.json").touch()
     write(place.manifests / "a.json")
     place.wait_for_names("a.json")
     place.problem = ""
     source.look_now()
-    wait_for(place.mailbox, OverridesRead, lambda fact: "node" in fact.overrides)
+    place.posted.wait_for(OverridesRead, lambda fact: "node" in fact.overrides)
 
 
 @pytest.mark.usefixtures("source")
