@@ -86,6 +86,14 @@ def hand_back(site: Site) -> None:
     site.store.remove_active(stored.SLOT, stored.COPY_UID)
 
 
+def rotate(site: Site) -> None:
+    rotated = replace(ACTIVATION, generation=NEW.hash)
+    site.store.save_checkpoint(
+        replace(stored.checkpoint(OLD, NEW), phase=Phase.SERVING, activation=rotated)
+    )
+    site.store.make_active(stored.SLOT, stored.COPY_UID, NEW.hash)
+
+
 def prune(site: Site) -> None:
     site.store.save_checkpoint(stored.checkpoint(NEW))
     site.store.prune(stored.SLOT, frozenset({NEW.hash}))
@@ -100,6 +108,7 @@ STORIES: dict[str, tuple[Callable[[Site], None], tuple[Callable[[Site], None], .
     "snapshot": (snapshot, (start,)),
     "activation": (activate, (start,)),
     "hand-back": (hand_back, (start, activate)),
+    "rotation": (rotate, (start, snapshot, activate)),
     "pruning": (prune, (start, snapshot)),
     "removal": (remove, (start, activate, hand_back)),
 }
@@ -136,7 +145,9 @@ def check_no_half_manifest(top: Path) -> None:
             continue
         assert path.read_bytes() == manifest()
         volumes = top / "store/checkpoints/kube-system" / stored.SLOT.name / "active"
-        assert (volumes / stored.COPY_UID / "certs/tls.key").read_bytes() == b"key 1"
+        certs = volumes / stored.COPY_UID / "certs"
+        pair = (certs / "tls.crt").read_bytes(), (certs / "tls.key").read_bytes()
+        assert pair in ((b"certificate 1", b"key 1"), (b"certificate 2", b"key 2"))
 
 
 def check_loaded(site: Site) -> None:
