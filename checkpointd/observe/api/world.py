@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from checkpointd import json_fields
 from checkpointd.clients.kube import KubeClient
 from checkpointd.clients.kube_answers import Missing
@@ -20,33 +22,45 @@ def read_world(client: KubeClient, node: Json | Missing, node_name: str) -> Worl
     403 says "may not": anything else raises, as a server that is starting lacks the Service for a
     moment and must not pass for another world. Raises SourceError.
     """
-    anchor, uid = _read_anchor(client)
+    anchor = _read_anchor(client)
     if isinstance(node, Missing):
-        return World(anchor=anchor, anchor_uid=uid, node_uid="", node_found=False)
+        return replace(anchor, node_found=False)
     try:
-        return World(
-            anchor=anchor,
-            anchor_uid=uid,
+        return replace(
+            anchor,
             node_uid=json_fields.text(node, "metadata", "uid"),
-            node_found=True,
             allocatable=json_fields.texts(node, "status", "allocatable"),
         )
     except FieldError as error:
         raise RejectedError(f"Node {node_name}: {error}") from error
 
 
-def _read_anchor(client: KubeClient) -> tuple[str, str]:
+def _read_anchor(client: KubeClient) -> World:
     try:
-        return SERVICE, _uid(client.get_service("default", "kubernetes"))
+        return _read_service(client)
     except RejectedError as error:
         if error.status != 403:
             raise
     try:
-        return NAMESPACE, _uid(client.get_namespace("kube-system"))
+        uid = _uid(client.get_namespace("kube-system"))
     except RejectedError as error:
         if error.status != 403:
             raise
-    return "", ""
+        return World(anchor="", anchor_uid="", node_uid="", node_found=True)
+    return World(anchor=NAMESPACE, anchor_uid=uid, node_uid="", node_found=True)
+
+
+def _read_service(client: KubeClient) -> World:
+    service = client.get_service("default", "kubernetes")
+    world = World(anchor=SERVICE, anchor_uid=_uid(service), node_uid="", node_found=True)
+    if isinstance(service, Missing):
+        return world
+    ports = json_fields.objects(service, "spec", "ports")
+    return replace(
+        world,
+        service_host=json_fields.optional_text(service, "spec", "clusterIP"),
+        service_port=str(json_fields.integer(ports[0], "port")) if ports else "",
+    )
 
 
 def _uid(found: Json | Missing) -> str:
