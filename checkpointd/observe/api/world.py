@@ -22,17 +22,17 @@ def read_world(client: KubeClient, node: Json | Missing, node_name: str) -> Worl
     403 says "may not": anything else raises, as a server that is starting lacks the Service for a
     moment and must not pass for another world. Raises SourceError.
     """
-    anchor = _read_anchor(client)
-    if isinstance(node, Missing):
-        return replace(anchor, node_found=False)
     try:
+        anchor = _read_anchor(client)
+        if isinstance(node, Missing):
+            return replace(anchor, node_found=False)
         return replace(
             anchor,
             node_uid=json_fields.text(node, "metadata", "uid"),
             allocatable=json_fields.texts(node, "status", "allocatable"),
         )
     except FieldError as error:
-        raise RejectedError(f"Node {node_name}: {error}") from error
+        raise RejectedError(f"Node {node_name} or its world: {error}") from error
 
 
 def _read_anchor(client: KubeClient) -> World:
