@@ -24,8 +24,9 @@ from checkpointd.model.moments import Seen
 from checkpointd.model.observation import Override
 from checkpointd.model.pods import ApiPod, Slot
 from checkpointd.observe.api.access import ApiAccess
+from checkpointd.observe.api.contact import Patience
 from checkpointd.observe.api.look import ApiLook
-from checkpointd.observe.api.watch import ApiWatch, Patience
+from checkpointd.observe.api.watch import ApiWatch
 from checkpointd.observe.candidates import CandidateThread, Surroundings
 from checkpointd.observe.kernel import KernelSource
 from checkpointd.observe.kubelet import ClientFinder, Clients, KubeletSource

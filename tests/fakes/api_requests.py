@@ -99,6 +99,7 @@ class Handler(BaseHTTPRequestHandler):
     def __init__(self, connection: socket.socket, api: ApiServer) -> None:
         self.api = api
         self.user = ""
+        self.watches_ended = 0
         # The base class asks nothing of its server.
         super().__init__(connection, ("", 0), cast("BaseServer", None))
 
@@ -117,9 +118,13 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.user = self._authenticate()
         fault = self.api.fault_of(url.path)
-        with self.api.lock:
-            request = Request(self.command, url.path, url.query, self.user)
-            self.api.requests.append(request)
+        request = Request(self.command, url.path, url.query, self.user)
+        with self.api.store.changed:
+            # Before anybody can see the request and end its watch.
+            self.watches_ended = self.api.watch_end
+            with self.api.lock:
+                self.api.requests.append(request)
+            self.api.store.changed.notify_all()
         if fault is not None and self._do_fault(fault):
             return
         try:
@@ -229,8 +234,7 @@ class Handler(BaseHTTPRequestHandler):
         version = int(query.get("resourceVersion") or "0")
         if self.api.too_old_is_http and store.changes_after(version) is None:
             raise StatusError(410, f"too old resource version: {version}")
-        with store.changed:
-            ended = self.api.watch_end
+        ended = self.watches_ended
         self._begin_chunks()
         if version == 0:
             objects, version = store.list(target.resource, target.namespace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import SystemRandom
 
 from checkpointd.clients.kube_connection import Peer
@@ -15,26 +16,34 @@ from checkpointd.observe.api.access import ApiAccess
 POST_EVERY = 1.0
 LISTENERS_EVERY = 10.0
 """Seconds between looks for the socket's owner: one walks the descriptors of all processes."""
-PROBE_EVERY = 1.0
+BOOKMARK_EVERY = 60.0
+"""k8s.io/apiserver/pkg/storage/cacher/cacher.go, defaultBookmarkFrequency."""
+BOOKMARK_OVERDUE = 90.0
 PROBE_OFTEN_FOR = 60.0
 PROBE_LATER = 5.0
 PROBE_JITTER = 0.2
 TOO_MANY_REQUESTS = 429
 
 
-class Contact:
-    """Post what each attempt showed. Counting and judging is for the fold.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Hold seconds: how long a watch may be quiet, between answers that count, between probes.
 
-    ``answers_apart`` is how far apart two answers must be before the fold counts on the API again
-    (design, section 3).
+    The fold counts on the API again after two answers that are ``answers_apart``.
     """
 
-    def __init__(
-        self, post: Callable[[Fact], None], access: ApiAccess, answers_apart: float = 10.0
-    ) -> None:
+    quiet: float = BOOKMARK_EVERY + BOOKMARK_OVERDUE
+    answers_apart: float = 10.0
+    probe: float = 1.0
+
+
+class Contact:
+    """Post what each attempt showed. Counting and judging is for the fold."""
+
+    def __init__(self, post: Callable[[Fact], None], access: ApiAccess, patience: Patience) -> None:
         self._post = post
         self._access = access
-        self._answers_apart = answers_apart
+        self._patience = patience
         self._answering_since: Instant | None = None
         self._posted: Instant | None = None
         self._lost: Instant | None = None
@@ -68,19 +77,19 @@ class Contact:
         """Return the seconds until a further answer counts; None where one already did."""
         since, posted = self._answering_since, self._posted
         if since is None or posted is None:
-            return self._answers_apart
-        if posted.seconds_since(since) >= self._answers_apart:
+            return self._patience.answers_apart
+        if posted.seconds_since(since) >= self._patience.answers_apart:
             return None
-        return max(0.0, self._answers_apart - now.seconds_since(since))
+        return max(0.0, self._patience.answers_apart - now.seconds_since(since))
 
     def seconds_to_probe(self, began: Instant, now: Instant) -> float:
         """Return the seconds to the next attempt, after one that began at ``began``."""
         lost = self._lost or began
         if now.seconds_since(lost) < PROBE_OFTEN_FOR:
-            period = PROBE_EVERY
+            period = self._patience.probe
         else:
             period = PROBE_LATER * SystemRandom().uniform(1 - PROBE_JITTER, 1 + PROBE_JITTER)
-        return max(0.1, period - now.seconds_since(began))
+        return max(self._patience.probe / 10, period - now.seconds_since(began))
 
     def _is_own(self, address: str) -> bool:
         plain = ipaddress.ip_address(address.partition("%")[0])

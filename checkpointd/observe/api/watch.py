@@ -20,25 +20,14 @@ from checkpointd.model.observation import ApiPodsRead, Fact, World, WorldRead
 from checkpointd.model.selection import Selection
 from checkpointd.observe.api import pod_map, world
 from checkpointd.observe.api.access import ApiAccess
-from checkpointd.observe.api.contact import PROBE_EVERY, Contact
+from checkpointd.observe.api.contact import Contact, Patience
 from checkpointd.observe.source import SourceThread
 
-BOOKMARK_EVERY = 60.0
-"""k8s.io/apiserver/pkg/storage/cacher/cacher.go, defaultBookmarkFrequency."""
-BOOKMARK_OVERDUE = 90.0
 GONE = 410
 SHORT_WATCH = 1.0
 SHORT_WATCHES = 5
 """So many watches in a row may end within a second before their renewal is paced: a server that
 goes down ends them, answers once more, and is then gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """Hold the seconds that a watch may be quiet, and those between answers that count."""
-
-    quiet: float = BOOKMARK_EVERY + BOOKMARK_OVERDUE
-    answers_apart: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +54,7 @@ class ApiWatch(SourceThread):
         self._access = access
         self._patience = patience or Patience()
         self._client = KubeClient(access.credentials, access.timeouts)
-        self._contact = Contact(post, access, self._patience.answers_apart)
+        self._contact = Contact(post, access, self._patience)
         self._pods = pod_map.PodMap()
         self._basis: _Basis | None = None
         self._version = ""
@@ -86,8 +75,8 @@ class ApiWatch(SourceThread):
     def relist(self) -> None:
         """List anew, since marks or credentials may have changed."""
         with self.lock:
+            self._relisting = True
             if self._watching:
-                self._relisting = True
                 self._client.interrupt()
         self.wake()
 
@@ -112,6 +101,8 @@ class ApiWatch(SourceThread):
     def _connect(self, began: Instant) -> _Basis:
         """Ask on a fresh connection for our Node, then for the world. Raises SourceError."""
         self._client.drop_connections()
+        with self.lock:
+            self._relisting = False
         name = self._access.node_name()
         node = self._client.get_node(name)
         self._contact.answered(began, self._client.peer)
@@ -154,7 +145,9 @@ class ApiWatch(SourceThread):
             self._version = ""
 
     def _follow(self, events: Iterator[WatchEvent], basis: _Basis) -> None:
-        self._set_watching(watching=True)
+        if not self._begin_watching():
+            self._version = ""
+            return
         try:
             self._take_all(events, basis)
         except SilentError:
@@ -162,7 +155,8 @@ class ApiWatch(SourceThread):
         except SourceError as error:
             self._lose_watch(error)
         finally:
-            self._set_watching(watching=False)
+            with self.lock:
+                self._watching = False
 
     def _take_all(self, events: Iterator[WatchEvent], basis: _Basis) -> None:
         for event in events:
@@ -195,16 +189,18 @@ class ApiWatch(SourceThread):
         # A little more, so that the answer is not too early by a rounding.
         return self._patience.quiet if to_confirm is None else to_confirm + 0.05
 
-    def _set_watching(self, *, watching: bool) -> None:
+    def _begin_watching(self) -> bool:
+        """Let ``relist`` end the watch from now on; False where it was called before."""
         with self.lock:
-            self._watching = watching
+            self._watching = not self._relisting
+            return self._watching
 
     def _pace(self, began: Instant) -> float:
         if self.clock.now().seconds_since(began) >= SHORT_WATCH:
             self._short_watches = 0
             return 0.0
         self._short_watches += 1
-        return 0.0 if self._short_watches <= SHORT_WATCHES else PROBE_EVERY
+        return 0.0 if self._short_watches <= SHORT_WATCHES else self._patience.probe
 
     # ---- losses --------------------------------------------------------------------------------
     def _lose(self, error: SourceError, began: Instant) -> None:
@@ -217,7 +213,7 @@ class ApiWatch(SourceThread):
         """Note that a watch broke: what it missed is not known. The next round tells of contact."""
         self._version = ""
         with self.lock:
-            wanted, self._relisting = self._relisting, False
+            wanted = self._relisting
         if not wanted and not self.stopping.is_set():
             self._post_unknown(str(error), of_world=False)
 
