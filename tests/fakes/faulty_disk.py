@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,9 +13,6 @@ from checkpointd.store import layout, walk
 from checkpointd.store.durable import Disk
 
 T = TypeVar("T")
-
-VARIABLE = "CHECKPOINTD_TEST_FAULT"
-"""``<number>:before`` or ``<number>:after``; read by ``from_environment`` alone."""
 
 
 def kill_self() -> None:
@@ -63,12 +60,6 @@ class FaultyDisk(Disk):
         if is_it and self._when == "after":
             self._die()
         return result
-
-
-def from_environment(environment: Mapping[str, str]) -> FaultyDisk:
-    """Return the disk that the environment asks for."""
-    number, _, when = environment.get(VARIABLE, "0:before").partition(":")
-    return FaultyDisk(int(number), when)
 
 
 class FullDisk(Disk):
