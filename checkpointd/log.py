@@ -110,9 +110,15 @@ class PlainFormatter(logging.Formatter):
 
 
 def set_up(handler: logging.Handler, least: str) -> logging.Logger:
-    """Make ``handler`` the only one of the program's logger; ``least`` names the lowest level."""
+    """Make ``handler`` the only one of the program's logger, and close the others.
+
+    ``least`` names the lowest level: debug, info, notice, warning or error.
+    """
     logging.addLevelName(NOTICE, "NOTICE")
     logger = logging.getLogger(LOGGER)
+    for other in logger.handlers:
+        if other is not handler:
+            other.close()
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(NOTICE if least == "notice" else least.upper())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import MutableMapping
 from typing import Protocol, cast
 
 SEND_TIMEOUT = 1.0
@@ -70,16 +69,16 @@ class Notifier:
             self._sender.notify("\n".join(lines).encode().decode("latin-1"))
 
 
-def take_notifier(environ: MutableMapping[str, str] = os.environ) -> Notifier:
-    """Make the notifier and take its variables out of ``environ``: no child may inherit them.
+def take_notifier() -> Notifier:
+    """Make the notifier and take its variables out of the environment: no child may inherit them.
 
     WATCHDOG_USEC counts only where WATCHDOG_PID is absent or ours: sd_watchdog_enabled(3).
     """
-    # sdnotify itself looks into the environment of the process: nothing else may stand there.
-    sender = _connect() if environ.get("NOTIFY_SOCKET") else None
-    environ.pop("NOTIFY_SOCKET", None)
-    microseconds = environ.pop("WATCHDOG_USEC", "")
-    pid = environ.pop("WATCHDOG_PID", "")
+    # sdnotify itself looks into the environment, so it goes first.
+    sender = _connect() if os.environ.get("NOTIFY_SOCKET") else None
+    os.environ.pop("NOTIFY_SOCKET", None)
+    microseconds = os.environ.pop("WATCHDOG_USEC", "")
+    pid = os.environ.pop("WATCHDOG_PID", "")
     is_ours = pid in ("", str(os.getpid()))
     enabled = microseconds.isdecimal() and int(microseconds) > 0 and is_ours
     return Notifier(sender, int(microseconds) / 2_000_000 if enabled else None)

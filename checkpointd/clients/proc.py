@@ -80,11 +80,17 @@ class Procfs:
             return ()
 
     def read_arguments(self, pid: int) -> tuple[str, ...]:
-        """Return the command line of ``pid``, () where it is gone or has none."""
+        """Return the command line of ``pid``.
+
+        Raises SourceError where it is gone, a zombie, or hides it: no arguments are not the same.
+        """
         try:
-            return tuple(psutil.Process(pid).cmdline())
-        except (psutil.Error, OSError):
-            return ()
+            arguments = tuple(psutil.Process(pid).cmdline())
+        except (psutil.Error, OSError, RuntimeError) as error:
+            raise SourceError(f"process {pid}: {type(error).__name__}") from error
+        if not arguments:
+            raise SourceError(f"process {pid}: no command line")
+        return arguments
 
     def find_kubelet(self) -> Process | None:
         """Return the kubelet's process: of several the oldest. Raises SourceError."""

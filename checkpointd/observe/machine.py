@@ -87,6 +87,8 @@ class MachineSource(SourceThread):
             self._died = False
         for question in due:
             self._answer(question, now)
+        if self._died:
+            return 0.0
         return self._schedule.seconds_to_next(self.clock.now(), IDLE_PAUSE)
 
     def report_failure(self, why: str) -> None:
@@ -97,7 +99,7 @@ class MachineSource(SourceThread):
 
     def wait(self, seconds: float) -> None:
         """Wait for a death, a wake, or ``seconds``."""
-        self._died = bool(self._deaths.wait(seconds))
+        self._died |= bool(self._deaths.wait(seconds))
 
     def wake(self) -> None:
         """End the present wait."""
@@ -112,8 +114,8 @@ class MachineSource(SourceThread):
             self.post(RouteRead(self._read_route(at)))
         else:
             self.post(MachineRead(self._read_machine(at)))
-            # One that is dead already is seen at the next look.
-            self._deaths.watch(self._machine.pids)
+            # Who died between look and watch is looked for again at once.
+            self._died |= bool(self._deaths.watch(self._machine.pids))
         self._schedule.answered(question, at)
 
     def _read_machine(self, at: Instant) -> Seen[MachineProcesses] | Unknown:

@@ -71,6 +71,8 @@ class ManifestSource(SourceThread):
         """Look if it is time or something changed."""
         now = self.clock.now()
         path = self._directory().rstrip("/")
+        if not path.startswith("/"):
+            path = ""
         due = self._is_due(now) or path != self._path
         self._path = path
         # First the watch, then the look: what changes between is seen again, not missed.

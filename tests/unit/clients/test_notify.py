@@ -100,7 +100,9 @@ def test_a_status_cannot_say_more_than_a_status(tmp_path: Path) -> None:
 
 
 def test_without_a_socket_nothing_happens() -> None:
-    sender = notify.take_notifier({"WATCHDOG_USEC": "2000000"})
+    os.environ.pop("NOTIFY_SOCKET", None)
+    os.environ["WATCHDOG_USEC"] = "2000000"
+    sender = notify.take_notifier()
     sender.ready("x")
     sender.ping()
     sender.close()

@@ -140,6 +140,16 @@ def test_a_shim_without_its_runtime_counts(tree: ProcTree, tmp_path: Path) -> No
         assert proc.Procfs(tree.root).find_runtime() is not None
 
 
+def test_the_command_line_of_nobody_is_unknown() -> None:
+    procfs = proc.Procfs(Path("/proc"))
+    with subprocess.Popen(["/bin/true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(SourceError):
+            procfs.read_arguments(process.pid)
+    with pytest.raises(SourceError):
+        procfs.read_arguments(process.pid)
+
+
 def test_flags_are_read_in_both_spellings_and_the_last_wins() -> None:
     flags = kubelet_process.parse_flags((
         "/usr/bin/kubelet", "--v=2", "--root-dir", "/one", "--root-dir=/two", "--register-node",
