@@ -25,7 +25,7 @@ VERSION_PERIOD = 60.0
 """Seconds after which the version is asked for anew: an upgrade may go unnoticed otherwise."""
 EVENT_PAUSE = 0.05
 """Seconds at least between two looks that events cause: a pod's start sends several."""
-STREAM_SECONDS = 300.0
+STREAM_SECONDS = 6 * 3600.0
 STREAM_PAUSE = 1.0
 NO_STREAM_PAUSE = 600.0
 """Seconds for which a stream is read, until the next, until a runtime without is asked again."""
