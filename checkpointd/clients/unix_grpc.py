@@ -110,8 +110,8 @@ class UnixGrpc:
 
         Raises RefusedError, SilentError where nobody listens; the stream itself raises the rest.
         """
-        channel = self._open(min(timeout, _LONGEST_KNOCK))
-        return Stream(method, channel.unary_stream(method)(request, timeout=timeout))
+        self._knock(min(timeout, _LONGEST_KNOCK))
+        return Stream(method, self._open().unary_stream(method)(request, timeout=timeout))
 
     def close(self) -> None:
         """Give up the connection; calls that are under way keep it until they end."""
@@ -120,12 +120,13 @@ class UnixGrpc:
             self._answered = False
 
     def _call_once(self, method: str, request: bytes, timeout: float) -> bytes:
-        end = time.monotonic() + timeout
-        channel = self._open(timeout)
+        # The server's time does not run while grpc is imported for the first call.
+        left = self._knock(timeout)
+        channel = self._open()
         import grpc
 
         try:
-            answer = channel.unary_unary(method)(request, timeout=max(0.0, end - time.monotonic()))
+            answer = channel.unary_unary(method)(request, timeout=left)
         except grpc.RpcError as error:
             translated = translate(method, error)
             if isinstance(translated, RefusedError):
@@ -134,29 +135,35 @@ class UnixGrpc:
         self._answered = True
         return answer
 
-    def _open(self, timeout: float) -> _Channel:
+    def _open(self) -> _Channel:
+        # Read when grpc is imported. Its fork handlers warn on stderr, and nothing here forks.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        import grpc
+
         with self._lock:
             if self._channel is None:
-                # Not gRPC's to find out: 1.51 leaks 5 KiB with each channel that cannot connect.
-                self._knock(timeout)
-                # Read when grpc is imported. Its fork handlers warn on stderr, and nothing forks.
-                os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-                os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-                import grpc
-
                 target = f"unix:{quote(self.path, safe='/')}"
                 self._channel = cast("_Channel", grpc.insecure_channel(target, options=_OPTIONS))
             return self._channel
 
-    def _knock(self, timeout: float) -> None:
+    def _knock(self, timeout: float) -> float:
+        """Return the seconds left once it is known that somebody listens.
+
+        Not gRPC's to find out: 1.51 leaks 5 KiB with each channel that cannot connect.
+        """
+        if self._channel is not None:
+            return timeout
+        begun = time.monotonic()
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(timeout)
+            probe.settimeout(max(0.001, timeout))
             try:
                 probe.connect(self.path)
             except (TimeoutError, BlockingIOError) as error:
                 raise SilentError(f"{self.path}: nobody accepts connections") from error
             except OSError as error:
                 raise RefusedError(f"{self.path}: {error.strerror}") from error
+        return max(0.0, timeout - (time.monotonic() - begun))
 
 
 class Stream:
