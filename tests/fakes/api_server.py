@@ -62,6 +62,7 @@ class ApiServer:
         self._faults: dict[str, Fault] = {}
         self._connections: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
+        self._bound: socket.socket | None = None
         self._listener: socket.socket | None = None
         self._context = self._make_context()
 
@@ -87,13 +88,20 @@ class ApiServer:
         """Return a kubeconfig of the node, or of another client."""
         return pki.kubeconfig(self.url, self.pki.ca.certificate, pair or self.pki.node)
 
+    def bind(self) -> None:
+        """Take the port without listening: OSError while another server listens there."""
+        self._bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._bound.bind(("127.0.0.1", self.port))
+        self.port = self._bound.getsockname()[1]
+
     def start(self) -> None:
         """Listen."""
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        if self._bound is None:
+            self.bind()
+        assert self._bound is not None
+        listener, self._bound = self._bound, None
         listener.listen(64)
-        self.port = listener.getsockname()[1]
         self.released.clear()
         self.stopping.clear()
         self._listener = listener
@@ -249,11 +257,13 @@ def main(arguments: list[str]) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
+    server = ApiServer(read_pki(options.pki), ObjectStore(), options.port)
+    # The port is the lock of the state: what is read before it is free may be written once more.
+    server.bind()
     fresh = not options.state.exists()
-    store = ObjectStore(options.state)
+    server.store = ObjectStore(options.state)
     if fresh:
-        store.make_world(options.node)
-    server = ApiServer(read_pki(options.pki), store, options.port)
+        server.store.make_world(options.node)
     server.bookmark_every = options.bookmark_every
     server.granted |= set(options.grant)
     with server:
