@@ -135,8 +135,11 @@ def has_field(parent: Json, *path: str) -> bool:
 
 
 def write_canonical(value: object) -> bytes:
-    """Serialise with sorted keys and a final newline: the same value gives the same bytes."""
-    written = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    """Serialise with sorted keys and a final newline: the same value gives the same bytes.
+
+    In ASCII, so that lone surrogates of hostile JSON can be written as well.
+    """
+    written = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False)
     return written.encode() + b"\n"
 
 

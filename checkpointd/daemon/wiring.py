@@ -21,7 +21,7 @@ from checkpointd.model.checkpoint import Stored
 from checkpointd.model.decision import Question
 from checkpointd.model.files import Candidate
 from checkpointd.model.moments import Seen
-from checkpointd.model.observation import Override
+from checkpointd.model.observation import OverridesRead
 from checkpointd.model.pods import ApiPod, Slot
 from checkpointd.observe.api.access import ApiAccess
 from checkpointd.observe.api.contact import Patience
@@ -188,8 +188,9 @@ class Wiring:
             self._finder = (wanted, finder)
         return self._finder[1]()
 
-    def _read_overrides(self, store: CheckpointStore) -> dict[str, Override]:
-        return dict(overrides.read_overrides(store.root).words)
+    def _read_overrides(self, store: CheckpointStore) -> OverridesRead:
+        read = overrides.read_overrides(store.root)
+        return OverridesRead(read.words, read.problems)
 
 
 def _is_marked(pod: ApiPod, new: Settings) -> bool:

@@ -43,11 +43,14 @@ def _hold_start(observation: Observation) -> Instant | None:
 
 
 def is_cut_off(scene: Scene) -> bool:
-    """Rule 3c: the lease has not moved for 40 s, and that has been so for 60 s."""
+    """Rule 3c: the lease has not moved for 40 s, and that has been so for 60 s.
+
+    What counts is how long it was read unmoved, not how long ago it was read.
+    """
     lease, times = scene.observation.lease, scene.policy.times
     if isinstance(lease, Unknown) or scene.now.seconds_since(lease.at) > times.lease_stale:
         return False
-    return scene.timers.passed(lease.since, times.lease_stale + times.cut_off)
+    return lease.at.seconds_since(lease.since) >= times.lease_stale + times.cut_off
 
 
 def is_dwell_over(checkpoint: Checkpoint, scene: Scene) -> bool:
@@ -98,8 +101,8 @@ def is_confirmed(checkpoint: Checkpoint, scene: Scene) -> bool:
     since = confirm_after(checkpoint, scene)
     if isinstance(confirmed, Unknown) or since is None or confirmed.at.is_before(since):
         return False
-    if words.find_want(checkpoint) is Want.DONE:
-        return True
+    if words.find_want(checkpoint) is Want.DONE or checkpoint.parent.terminating:
+        return True  # a deletionTimestamp is never taken back, though finalizers may keep the pod
     return checkpoint.parent.uid not in confirmed.value
 
 

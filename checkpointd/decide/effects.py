@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from checkpointd.decide import heir, runs
 from checkpointd.decide.evidence import Findings
@@ -32,8 +33,12 @@ def diff(
     before: Checkpoint | None, after: Checkpoint, findings: Findings | None, scene: Scene
 ) -> tuple[Action, ...]:
     """Return what brings disk, static-pod directory and runtime from ``before`` to ``after``."""
-    blocked = scene.frozen or (findings is not None and findings.evidence.order is Order.HOLD)
-    actions: list[Action] = list(_generations(before, after, scene.observation))
+    blocked = _is_blocked(findings, scene)
+    actions: list[Action] = []
+    if before is None and after.generations:
+        # So that whose files these are is known before there is one of them.
+        actions.append(SaveCheckpoint(after.slot, replace(after, generations=())))
+    actions.extend(_generations(before, after, scene.observation))
     left = before.activation if before is not None else None
     if left is not None and (after.activation is None or after.activation.uid != left.uid):
         actions.append(RemoveActive(after.slot, left.uid))
@@ -48,6 +53,23 @@ def diff(
     if after.phase is Phase.REMOVED and not blocked:
         actions.append(RemoveStore(after.slot))
     return tuple(actions)
+
+
+def _is_blocked(findings: Findings | None, scene: Scene) -> bool:
+    return scene.frozen or (findings is not None and findings.evidence.order is Order.HOLD)
+
+
+def forget_checksum(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Checkpoint:
+    """Forget the checksum of an active manifest that is to be put back.
+
+    A newer program writes other bytes, which must not pass for an edit by hand.
+    """
+    activation, manifests = checkpoint.activation, scene.observation.manifests
+    if activation is None or not checkpoint.phase.has_manifest or isinstance(manifests, Unknown):
+        return checkpoint
+    if activation.file in manifests.value or _is_blocked(findings, scene):
+        return checkpoint
+    return replace(checkpoint, activation=replace(activation, sha256=""))
 
 
 def _generations(

@@ -147,6 +147,8 @@ def _is_copy_gone(checkpoint: Checkpoint, copy_runs: Is, scene: Scene) -> bool:
         return _has_no_sandbox(scene.observation, activation.uid)
     if runs.is_source_ready(scene.observation):
         return _has_no_sandbox(scene.observation, activation.uid)
+    if isinstance(scene.observation.runtime, Unknown):
+        return False  # nobody could have stopped it, nor would anybody see a new sandbox (rule 9)
     quiet = scene.timers.passed(checkpoint.stopped_at, scene.policy.times.stop_quiet)
     return quiet and _has_no_sandbox(scene.observation, activation.uid)
 

@@ -161,6 +161,10 @@ def node_reasons(stored: Stored, scene: Scene) -> Iterator[Reason]:
     """Say what holds for the node as a whole."""
     for damage in stored.damaged:
         yield Reason(None, "store", damage, Severity.ALARM)
+    for problem in scene.observation.override_problems:
+        yield Reason(
+            None, "12", f"an operator's order is not understood: {problem}", Severity.ALARM
+        )
     for sentence in _node_sentences(scene):
         yield Reason(None, "alarm", sentence, Severity.ALARM)
     if scene.frozen:

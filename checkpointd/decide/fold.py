@@ -19,6 +19,7 @@ from checkpointd.model.observation import (
     ApiContact,
     Fact,
     KubeletList,
+    KubeletProcess,
     MachineProcesses,
     Observation,
     PodName,
@@ -36,10 +37,12 @@ def initial(now: Instant, record: NodeRecord | None) -> Observation:
     """Make the observation of a daemon that has not looked yet.
 
     Contact found "in contact" after a restart: Unknown begins now. Lost in this boot: Unknown has
-    lasted since then.
+    lasted since then. Only where the record is of another boot (no record: a first run, which is
+    not a new boot) is it certain that no kubelet and no runtime were here before.
     """
     unknown = Unknown("not yet read", now)
     since = now
+    new_boot = record is not None and record.boot_id != now.boot_id
     if record is not None and not record.in_contact and record.contact_changed is not None:
         since = record.contact_changed if record.contact_changed.boot_id == now.boot_id else now
     return Observation(
@@ -65,6 +68,8 @@ def initial(now: Instant, record: NodeRecord | None) -> Observation:
         candidates={},
         ready_since={},
         had_processes=frozenset(),
+        kubelet_in_boot=not new_boot,
+        runtime_in_boot=not new_boot,
     )
 
 
@@ -156,7 +161,7 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
                 frozen_file=fact.frozen_file,
             )
         case facts.OverridesRead():
-            return replace(before, overrides=fact.overrides)
+            return replace(before, overrides=fact.overrides, override_problems=fact.problems)
         case facts.CandidateRead():
             return _merge_candidate(before, fact)
 
@@ -236,8 +241,13 @@ def _let_time_pass(before: ApiContact, now: Instant, times: Times) -> ApiContact
 
 
 def _forget_world(before: Observation, after: Observation) -> Observation:
-    """Make world and list Unknown when contact is lost: another world may answer the next time."""
-    if after.api_contact.reached or not before.api_contact.reached:
+    """Make world and list Unknown when contact is lost: another world may answer the next time.
+
+    So too when answers that did not yet last end: what they told is not what the next will tell.
+    """
+    was, now = before.api_contact, after.api_contact
+    ended = was.reached or (was.answers_since is not None and now.answers_since is None)
+    if now.reached or not ended:
         return after
     lost = Unknown(after.api_contact.why, after.api_contact.reached_since)
     return replace(after, world=lost, api_pods=lost, ready_since={}, lease=lost)
@@ -259,12 +269,23 @@ def _merge_machine(before: Observation, result: Seen[MachineProcesses] | Unknown
         return after
     old = before.machine.value.kubelet if isinstance(before.machine, Seen) else None
     new = result.value.kubelet
-    if new is not None:
-        after = replace(after, kubelet_in_boot=True)
-    if old is not None and (new is None or (new.pid, new.started) != (old.pid, old.started)):
+    after = replace(
+        after,
+        kubelet_in_boot=before.kubelet_in_boot or new is not None,
+        runtime_in_boot=before.runtime_in_boot or result.value.runtime_present,
+    )
+    replaced = old is not None and (new is None or (new.pid, new.started) != (old.pid, old.started))
+    if replaced or _is_older(before.kubelet_list, new):
         gone = Unknown("the kubelet was restarted" if new else "no kubelet process", result.at)
         after = replace(after, kubelet_list=gone, running_pods=gone)
     return after
+
+
+def _is_older(listed: Seen[KubeletList] | Unknown, kubelet: KubeletProcess | None) -> bool:
+    """Tell whether a list is of a kubelet before this one, whose end was not seen."""
+    if isinstance(listed, Unknown) or kubelet is None:
+        return False
+    return listed.value.answering_since.is_before(kubelet.started)
 
 
 def _merge_kubelet_list(

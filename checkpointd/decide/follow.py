@@ -27,7 +27,7 @@ ADOPTED_GRACE = 30
 def follow_words(checkpoint: Checkpoint, scene: Scene, mine: tuple[ApiPod, ...]) -> Checkpoint:
     """Take over the API's word, when it is trusted, and what follows from it."""
     if scene.api is not Api.TRUSTED:
-        unknown = scene.api in (Api.UNKNOWN, Api.FOREIGN)
+        unknown = scene.api in (Api.UNKNOWN, Api.FOREIGN, Api.NEVER)
         return replace(checkpoint, gone_since=None) if unknown else checkpoint
     after = words.follow_list(checkpoint, mine, scene.now)
     wanted = words.find_want(after) is Want.HERE
@@ -168,8 +168,19 @@ def follow_running(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> 
     boot = scene.observation.boot_id
     if findings.runs.answer is Is.YES and checkpoint.ran_in_boot != boot:
         after = replace(after, ran_in_boot=boot)
-    after = _follow_sandboxes(after, scene.observation)
+    after = _follow_end(_follow_sandboxes(after, scene.observation), findings, scene.now)
     return _follow_listener(after, scene)
+
+
+def _follow_end(checkpoint: Checkpoint, findings: Findings, now: Instant) -> Checkpoint:
+    """Record how long the copy took to end once its manifest was removed (rule 4)."""
+    stopped = checkpoint.stopped_at
+    if not checkpoint.phase.is_stopping or stopped is None or checkpoint.ended_at is not None:
+        return checkpoint
+    if findings.copy_runs.answer is not Is.NO:
+        return checkpoint
+    took = now.seconds_since(stopped) if stopped.boot_id == now.boot_id else None
+    return replace(checkpoint, ended_at=now, stop_seconds=took)
 
 
 def _follow_sandboxes(checkpoint: Checkpoint, observation: Observation) -> Checkpoint:

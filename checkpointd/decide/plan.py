@@ -117,6 +117,7 @@ def _plan_slot(before: Checkpoint, followed: Checkpoint, scene: Scene) -> SlotPl
     known = follow.follow_running(known, findings, scene)
     row = table.step(known.phase, findings.evidence)
     after = transition.enter(known, row, findings, scene)
+    after = effects.forget_checksum(after, findings, scene)
     actions = effects.diff(before, after, findings, scene)
     return SlotPlan(before=before, after=after, row=row, findings=findings, actions=actions)
 
@@ -149,10 +150,11 @@ def _used(stored: Stored) -> dict[str, int]:
 def unstored(stored: Stored, scene: Scene) -> tuple[ApiPod, ...]:
     """Return the marked pods whose slot has no checkpoint yet, oldest first, one per slot."""
     found: dict[Slot, ApiPod] = {}
+    adopted = follow.orphans(stored, scene.observation)
     if scene.api is Api.TRUSTED:
         for pod in sorted(scene.pods.values(), key=lambda pod: (pod.created, pod.uid)):
             fit = pod.marked and not pod.terminating and not pod.is_finished
-            if fit and pod.slot not in stored.checkpoints:
+            if fit and pod.slot not in stored.checkpoints and pod.slot not in adopted:
                 found.setdefault(pod.slot, pod)
     return tuple(found.values())
 

@@ -39,10 +39,15 @@ class Scene:
 
 
 def judge_api(observation: Observation, record: NodeRecord | None) -> Api:
-    """Say what the API server's state means: only ``TRUSTED`` removes or hands back anything."""
+    """Say what the API server's state means: only ``TRUSTED`` removes or hands back anything.
+
+    Before a first trusted contact nothing is started either (design, section 2): ``NEVER``.
+    """
     contact = observation.api_contact
+    if not contact.reached and contact.answers_since is not None:
+        return Api.ANSWERING
     if not contact.reached:
-        return Api.UNKNOWN if contact.answers_since is None else Api.ANSWERING
+        return Api.UNKNOWN if record is not None and record.node_uid else Api.NEVER
     if contact.refusals:
         return Api.REFUSED
     if isinstance(observation.world, Unknown):

@@ -19,7 +19,7 @@ def enter(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) ->
     """Return the checkpoint after ``row``; the same where the state does not change."""
     if row.to is checkpoint.phase:
         return checkpoint
-    left = _leave(checkpoint, row, scene)
+    left = _leave(checkpoint, row)
     noted = _note(left, row, scene.now)
     if row.to is Phase.OFFERED and checkpoint.phase is not Phase.SERVING:
         return _activate(noted, row, findings, scene)
@@ -30,16 +30,11 @@ def enter(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) ->
     return noted
 
 
-def _leave(checkpoint: Checkpoint, row: Row, scene: Scene) -> Checkpoint:
+def _leave(checkpoint: Checkpoint, row: Row) -> Checkpoint:
     """Forget the copy once it is gone: its activation's name and UID are never used again."""
     if not checkpoint.phase.is_stopping or row.to.is_stopping:
         return checkpoint
-    seconds = (
-        None
-        if checkpoint.stopped_at is None or checkpoint.activation is None
-        else scene.now.seconds_since(checkpoint.stopped_at)
-    )
-    return replace(checkpoint, activation=None, stop_seconds=seconds)
+    return replace(checkpoint, activation=None)
 
 
 def _note(checkpoint: Checkpoint, row: Row, now: Instant) -> Checkpoint:
@@ -77,7 +72,12 @@ def _activate(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene
 
 
 def _stop(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:
-    after = replace(checkpoint, stopped_at=scene.now, attempts_at_stop=_attempts(findings, scene))
+    after = replace(
+        checkpoint,
+        stopped_at=scene.now,
+        ended_at=None,
+        attempts_at_stop=_attempts(findings, scene),
+    )
     if row.rule != "8 again":
         return after
     times = scene.policy.times

@@ -16,6 +16,7 @@ class Api(Enum):
     NODE_DELETED = "says that the node is deleted"
     FOREIGN = "foreign world"
     REFUSED = "refused once"
+    NEVER = "has never been in trusted contact"
     UNKNOWN = "unknown"
 
 

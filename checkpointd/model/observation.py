@@ -222,8 +222,9 @@ class Observation:
     """Sum up what every source last said. Built by ``decide.fold`` alone.
 
     ``candidates`` and ``ready_since`` are by pod UID. ``had_processes`` holds the UIDs in whose
-    cgroups processes were ever seen, ``kubelet_in_boot`` whether a kubelet was, ``available`` since
-    when a source (by the name of its field) has answered without a break.
+    cgroups processes were ever seen, ``available`` since when a source (by the name of its field)
+    has answered without a break. ``kubelet_in_boot`` and ``runtime_in_boot`` say whether such a
+    process may have been there since the boot.
     """
 
     boot_id: str
@@ -249,6 +250,8 @@ class Observation:
     ready_since: Mapping[str, Instant]
     had_processes: frozenset[str]
     kubelet_in_boot: bool = False
+    override_problems: tuple[str, ...] = ()
+    runtime_in_boot: bool = False
     available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
 
 

@@ -15,7 +15,7 @@ from checkpointd.clients import inotify, static_pods
 from checkpointd.clock import Clock
 from checkpointd.errors import SourceError, StoreError
 from checkpointd.model.moments import Instant, Unknown, seen
-from checkpointd.model.observation import Fact, ManifestsRead, Override, OverridesRead
+from checkpointd.model.observation import Fact, ManifestsRead, OverridesRead
 from checkpointd.observe.manager import FROZEN
 from checkpointd.observe.source import SourceThread
 
@@ -24,7 +24,7 @@ LOOK_SECONDS = 20.0
 BATCH_SECONDS = 0.05
 """Least time between two looks: a burst of changes is one."""
 
-ReadOverrides = Callable[[], Mapping[str, Override]]
+ReadOverrides = Callable[[], OverridesRead]
 
 
 class ManifestSource(SourceThread):
@@ -141,7 +141,7 @@ class ManifestSource(SourceThread):
 
     def _look_at_overrides(self) -> None:
         try:
-            self.post(OverridesRead(self._read_overrides()))
+            self.post(self._read_overrides())
             self._complaint = ""
         except StoreError as error:
             # What was read last goes on; said once.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,10 +47,10 @@ class Place:
             frozen_changed=self.frozen.set,
         )
 
-    def read_overrides(self) -> Mapping[str, Override]:
+    def read_overrides(self) -> OverridesRead:
         if self.problem:
             raise StoreError(self.problem)
-        return {path.stem: HOLD for path in (self.root / "overrides").glob("[!.]*")}
+        return OverridesRead({path.stem: HOLD for path in (self.root / "overrides").glob("[!.]*")})
 
     def wait_for_names(self, *names: str) -> None:
         self.posted.wait_for(
