@@ -129,11 +129,12 @@ class Checkpoint:
     """Hold everything that is known of one slot; written before it is acted on.
 
     ``gone_since`` is since when the pod has been no longer wanted on trusted lists (rule 5).
-    ``stopped_at`` is when the last copy's manifest was removed, ``ended_at``
-    when its last container had ended since, ``stop_seconds`` how long that took. ``attempts_at_stop`` is how often the heir's containers had been started by then, so
-    that exits after it can be counted (rule 4). ``retry_step`` counts failed offers;
-    ``not_before`` is when the next is due. ``failed_heir`` is the UID of the parent or successor
-    for which the hand-back failed (the next try is for another UID).
+    ``stopped_at`` is when the last copy's manifest was removed, ``ended_at`` when its last
+    container had ended since, ``stop_seconds`` how long that took. ``attempts_at_stop`` is how
+    often the heir's containers had been started by then, so that exits after it can be counted
+    (rule 4). ``retry_step`` counts failed offers; ``not_before`` is when the next is due.
+    ``failed_heir`` is the UID of the parent or successor for which the hand-back failed (the next
+    try is for another UID).
     """
 
     slot: Slot

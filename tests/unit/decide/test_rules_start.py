@@ -1,0 +1,542 @@
+"""Rule 3: a copy is started only when the pod certainly does not run and nobody will start it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkpointd.decide import decide, timers
+from checkpointd.model.checkpoint import Checkpoint, Phase, Word
+from checkpointd.model.decision import PlaceManifest, SaveCheckpoint
+from checkpointd.model.files import CopyKind
+from checkpointd.model.moments import Unknown
+from checkpointd.model.observation import (
+    ContainerState,
+    Observation,
+    Override,
+    OwnerWord,
+    Verb,
+)
+from checkpointd.model.policy import Times
+from tests.builders import observations as build
+from tests.builders.observations import NODE, at, effects, run, seen, started, unknown
+
+UID = "uid-api-1"
+REBOOTED = "boot-0"
+TIMES = Times()
+OFFLINE_KUBELET = build.machine(build.kubelet(started=920))
+"""A kubelet that was started after the API server was lost (at 900 s): it manages nothing."""
+
+
+def silent(**fields: object) -> Observation:
+    """Return a node whose API is Unknown since 900 s; the kubelet, started since, lists nothing."""
+    return build.observation(
+        api=unknown(since=900),
+        **{"machine": OFFLINE_KUBELET, "kubelet_list": build.listing(since=921), **fields},
+    )
+
+
+# ---- 3a ----------
+def test_a_pod_that_ran_in_this_boot_is_started_at_once_when_the_api_is_silent() -> None:
+    decision = run(silent(), build.checkpoint())
+    assert effects(decision) == (SaveCheckpoint, PlaceManifest)
+
+
+def test_the_intent_is_saved_before_the_manifest_is_placed() -> None:
+    decision = run(silent(), build.checkpoint())
+    saved, placed = decision.actions[:2]
+    assert isinstance(saved, SaveCheckpoint)
+    assert isinstance(placed, PlaceManifest)
+    assert saved.checkpoint.activation == placed.activation
+    assert saved.checkpoint.phase is Phase.OFFERED
+
+
+def test_a1_a_pod_that_the_kubelet_lists_as_running_is_started_when_the_runtime_has_nothing() -> (
+    None
+):
+    # The kubelet's phase is not even kept; what counts is that after its restart it manages nothing
+    # and that no container runs.
+    decision = run(silent(), build.checkpoint(serves_api=True, ran_in_boot=REBOOTED))
+    assert started(decision)
+
+
+def test_a2_another_masters_answer_does_not_start_what_the_kubelet_manages() -> None:
+    # Managed and API Seen: the kubelet restarts it; a copy would only take its port.
+    here = build.pod(ready=False)
+    assert not started(run(build.observation(here), build.checkpoint()))
+
+
+def test_a2_a_dead_pod_is_started_though_the_api_answers_where_its_kubelet_is_cut_off() -> None:
+    here = build.pod(ready=False)
+    world = build.observation(
+        here,
+        kubelet_list=build.listing(),
+        lease=seen("renewed at 880", since=890, read=995),
+    )
+    assert started(run(world, build.checkpoint()))
+
+
+@pytest.mark.parametrize("since", [896.0, 930.0])
+def test_3c_a_lease_that_is_not_known_to_stand_still_for_100_s_starts_nothing(since: float) -> None:
+    world = build.observation(
+        build.pod(ready=False),
+        kubelet_list=build.listing(),
+        lease=seen("renewed", since=since, read=995),
+    )
+    assert not started(run(world, build.checkpoint()))
+
+
+@pytest.mark.parametrize("why", ["Unimplemented", "timeout", "connection refused"])
+def test_a3a_a_runtime_error_alone_starts_nothing(why: str) -> None:
+    assert not started(run(silent(runtime=unknown(why)), build.checkpoint()))
+    assert not started(
+        run(build.observation(build.pod(), runtime=unknown(why)), build.checkpoint())
+    )
+
+
+def test_a3_an_empty_cgroup_alone_tells_that_a_pod_ended_when_the_runtime_is_silent() -> None:
+    world = silent(
+        runtime=unknown(),
+        processes=build.processes(build.alive(UID)),
+        had_processes=frozenset({UID}),
+    )
+    assert started(run(world, build.checkpoint()))
+
+
+def test_a_cgroup_in_which_no_process_was_ever_seen_says_nothing() -> None:
+    world = silent(runtime=unknown(), processes=build.processes(build.alive(UID)))
+    assert not started(run(world, build.checkpoint()))
+
+
+def test_a4_an_error_of_the_kubelet_does_not_hinder_a_start_after_its_offline_restart() -> None:
+    assert started(run(silent(kubelet_list=unknown("401")), build.checkpoint()))
+
+
+def test_a_kubelet_that_had_the_api_and_does_not_answer_may_still_restart_the_pod() -> None:
+    world = silent(kubelet_list=unknown("401"), machine=build.machine(build.kubelet(10)))
+    assert not started(run(world, build.checkpoint()))
+
+
+@pytest.mark.parametrize(("listed_since", "starts"), [(989.1, False), (988.9, True)])
+def test_a_kubelet_must_not_have_listed_the_pod_for_10_s(listed_since: float, starts: bool) -> None:
+    world = silent(kubelet_list=build.listing(since=listed_since))
+    assert bool(started(run(world, build.checkpoint()))) is starts
+
+
+def test_s9_a_sandbox_alone_is_not_a_running_pod() -> None:
+    world = silent(runtime=build.runtime(sandboxes=[build.sandbox(UID)]))
+    assert started(run(world, build.checkpoint()))
+
+
+def test_a13a_an_ended_container_in_a_dead_sandbox_does_not_run() -> None:
+    dead = build.runtime(
+        sandboxes=[build.sandbox(UID, ready=False)],
+        containers=[build.container(UID, ContainerState.EXITED)],
+    )
+    assert started(run(silent(runtime=dead), build.checkpoint()))
+
+
+def test_a13b_a_running_container_in_a_dead_sandbox_runs() -> None:
+    odd = build.runtime(
+        sandboxes=[build.sandbox(UID, ready=False)], containers=[build.container(UID)]
+    )
+    assert not started(run(silent(runtime=odd), build.checkpoint()))
+
+
+def test_a13d_another_pod_of_the_same_name_is_not_taken_for_the_parent() -> None:
+    other = build.runtime(
+        sandboxes=[build.sandbox("older-uid", name="api-1")],
+        containers=[build.container("older-uid")],
+    )
+    assert started(run(silent(runtime=other), build.checkpoint()))
+
+
+def test_an_empty_cgroup_outranks_the_runtimes_running() -> None:
+    world = silent(
+        runtime=build.runtime(UID),
+        processes=build.processes(build.alive(UID)),
+        had_processes=frozenset({UID}),
+    )
+    assert started(run(world, build.checkpoint()))
+
+
+def test_an_old_look_at_the_cgroup_does_not_outrank_a_newer_look_at_the_runtime() -> None:
+    world = silent(
+        runtime=build.runtime(UID),
+        processes=seen(build.processes(build.alive(UID)), read=995),
+        had_processes=frozenset({UID}),
+    )
+    assert not started(run(world, build.checkpoint()))
+
+
+def test_a_live_process_outranks_the_runtimes_nothing() -> None:
+    world = silent(processes=build.processes(build.alive(UID, 4711)))
+    assert not started(run(world, build.checkpoint()))
+
+
+def test_a_pause_process_in_an_unknown_container_says_nothing() -> None:
+    world = silent(
+        runtime=unknown(), processes=build.processes(build.alive(UID, 1, only_pause=True))
+    )
+    assert not started(run(world, build.checkpoint()))
+
+
+# ---- the hold ----------
+def boot_world(**fields: object) -> Observation:
+    """Return a node booted just now: nothing ran yet in this boot, the API never answered."""
+    plain: dict[str, object] = {
+        "machine": build.machine(build.kubelet(started=905)),
+        "kubelet_list": build.listing(since=906),
+    }
+    world = silent(**{**plain, **fields})
+    return replace(world, started=at(900))
+
+
+def hold_of(before: Checkpoint, hold: float) -> float:
+    return hold + timers.jitter(NODE, before.slot, hold, TIMES.jitter)
+
+
+@pytest.mark.parametrize(("kind", "hold"), [(CopyKind.EXCLUSIVE, 30.0), (CopyKind.BLOCKING, 120.0)])
+@pytest.mark.parametrize("late", [-0.1, 0.1])
+def test_after_a_boot_the_hold_runs_from_the_kubelets_start(
+    kind: CopyKind, hold: float, late: float
+) -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED, kind=kind)
+    end = 905 + hold_of(before, hold)
+    early = replace(boot_world(), started=at(end - 89))
+    decision = run(_listed_at(early, end + late), before, now=at(end + late))
+    assert bool(started(decision)) is (late > 0)
+
+
+def _listed_at(world: Observation, seconds: float) -> Observation:
+    return replace(world, kubelet_list=seen(build.listing(since=906), read=seconds))
+
+
+def test_the_hold_asks_for_a_default_route() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    for route in (seen(False), unknown()):
+        world = _listed_at(boot_world(default_route=route), 980)
+        assert not started(run(world, before, now=at(980)))
+
+
+def test_the_hold_ends_90_s_after_our_start_without_any_route() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    world = boot_world(default_route=seen(False))
+    assert not started(run(_listed_at(world, 989), before, now=at(989.9)))
+    assert started(run(_listed_at(world, 990), before, now=at(990.1)))
+
+
+def test_the_hold_asks_for_two_failed_tries() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    world = boot_world()
+    once = replace(world, api_contact=replace(world.api_contact, failures=1))
+    assert started(run(world, before))
+    assert not started(run(once, before))
+
+
+def test_an_answer_in_between_makes_the_hold_run_anew() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    world = boot_world()
+    broken = replace(world, api_contact=replace(world.api_contact, unknown_since=at(990)))
+    assert not started(run(broken, before))
+
+
+def test_a_pod_that_serves_the_api_waits_for_nothing_after_a_boot() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED, serves_api=True)
+    world = replace(
+        build.observation(
+            api=unknown(since=900),
+            machine=build.machine(None, runtime=False),
+            kubelet_list=unknown(),
+            runtime=unknown(),
+            kubelet_in_boot=False,
+            available={},
+        ),
+        started=at(900),
+    )
+    assert started(run(world, before, now=at(900)))
+
+
+def test_i1_no_answer_of_anybody_is_needed_after_a_boot_but_the_kubelets_process() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    world = boot_world(kubelet_list=unknown(), running_pods=unknown())
+    assert started(run(world, before))
+
+
+def test_after_a_boot_without_kubelet_and_runtime_nothing_runs_for_certain() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    world = boot_world(
+        machine=build.machine(None, runtime=False),
+        kubelet_list=unknown(),
+        runtime=unknown(),
+        kubelet_in_boot=False,
+        available={},
+    )
+    assert started(run(world, before))
+
+
+def test_a_kubelet_that_was_there_in_this_boot_leaves_it_open_what_runs() -> None:
+    before = build.checkpoint(ran_in_boot=REBOOTED)
+    world = boot_world(
+        machine=build.machine(None, runtime=False),
+        kubelet_list=unknown(),
+        runtime=unknown(),
+        kubelet_in_boot=True,
+        available={},
+    )
+    assert not started(run(world, before))
+
+
+def test_b9_only_the_missing_one_is_started() -> None:
+    missing = build.checkpoint(build.word(build.pod("kcm-1", controller=build.REPLICA_SET)))
+    running = build.checkpoint(build.word(build.pod("scheduler-1", controller=build.REPLICA_SET)))
+    world = silent(runtime=build.runtime("uid-scheduler-1"))
+    assert started(run(world, missing, running)) == {missing.slot}
+
+
+def test_b9_all_three_are_started_in_one_cycle_those_that_serve_the_api_first() -> None:
+    names = ("api-1", "kcm-1", "scheduler-1")
+    three = [
+        build.checkpoint(
+            build.word(build.pod(name, controller=build.REPLICA_SET)),
+            serves_api=name == "api-1",
+            activation_priority=5 if name == "scheduler-1" else 0,
+        )
+        for name in names
+    ]
+    decision = run(silent(), *three)
+    order = [a.slot.name for a in decision.actions if isinstance(a, PlaceManifest)]
+    assert order == ["pod.api-1", "pod.scheduler-1", "pod.kcm-1"]
+
+
+# ---- what is not wanted ----------
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_b12_a_finished_pod_is_not_started(phase: str) -> None:
+    done = build.word(phase=phase)
+    assert not started(run(silent(), build.checkpoint(done)))
+
+
+def test_a_finished_pod_that_is_marked_for_restart_is_started() -> None:
+    done = build.word(phase="Succeeded")
+    assert started(run(silent(), build.checkpoint(done, restart_marked=True)))
+
+
+@pytest.mark.parametrize("reason", ["Terminated", "NodeShutdown", "Shutdown"])
+def test_e9_a_pod_that_a_node_shutdown_ended_is_started(reason: str) -> None:
+    ended = build.word(phase="Failed", reason=reason)
+    assert started(run(silent(), build.checkpoint(ended)))
+
+
+def test_e9_a_pod_that_failed_by_itself_is_not_started() -> None:
+    ended = build.word(phase="Failed", reason="Evicted")
+    assert not started(run(silent(), build.checkpoint(ended)))
+
+
+@pytest.mark.parametrize("word", [build.word(marked=False), build.word(phase="Succeeded")])
+def test_the_tombstone_of_an_unmarked_or_finished_pod_is_never_started(word: Word) -> None:
+    before = build.checkpoint(word, phase=Phase.TOMBSTONE, serves_api=True)
+    assert not started(run(silent(), before))
+
+
+# ---- 3b ----------
+GONE = build.word(terminating=True, bound=False)
+
+
+def test_3b_an_api_servers_tombstone_starts_at_the_first_refused_connection() -> None:
+    before = build.checkpoint(GONE, phase=Phase.TOMBSTONE, serves_api=True)
+    refused = build.contact(refusals=1, refused_at=at(999), refused_since=at(999))
+    world = build.observation(api=refused)
+    assert started(run(world, before))
+    assert not started(run(build.observation(), before))
+
+
+def test_3b_waits_for_no_dwell() -> None:
+    before = build.checkpoint(GONE, phase=Phase.TOMBSTONE, serves_api=True, stopped_at=at(999))
+    assert started(run(silent(), before))
+
+
+@pytest.mark.parametrize(("since", "starts"), [(970.1, False), (969.9, True)])
+def test_3b_a_daemon_sets_tombstone_starts_after_30_s_of_unknown(
+    since: float,
+    starts: bool,
+) -> None:
+    before = build.checkpoint(GONE, phase=Phase.TOMBSTONE)
+    world = build.observation(api=unknown(since=since))
+    assert bool(started(run(world, before))) is starts
+
+
+def test_3b_is_not_for_bare_pods_nor_for_other_controllers() -> None:
+    for controller in (None, build.REPLICA_SET):
+        gone = build.word(build.pod(controller=controller), bound=False)
+        assert not started(run(silent(), build.checkpoint(gone, phase=Phase.TOMBSTONE)))
+
+
+def test_3b_a_daemon_set_that_said_no_for_5_min_is_believed() -> None:
+    fields = {"phase": Phase.TOMBSTONE, "owner_word": OwnerWord.NOT_HERE}
+    late = build.checkpoint(GONE, owner_word_since=at(699), **fields)
+    early = build.checkpoint(GONE, owner_word_since=at(701), **fields)
+    assert not started(run(silent(), late))
+    assert started(run(silent(), early))
+
+
+def test_3b_a_successor_here_is_waited_for() -> None:
+    before = build.checkpoint(
+        GONE, phase=Phase.TOMBSTONE, serves_api=True, successor=build.word("api-2")
+    )
+    refused = build.contact(refusals=1, refused_at=at(999))
+    assert not started(run(build.observation(api=refused), before))
+
+
+def test_the_last_api_server_is_deleted_and_started_in_the_cycle_after_its_last_process() -> None:
+    before = build.checkpoint(serves_api=True)
+    terminating = build.observation(
+        build.pod(terminating=True),
+        runtime=build.runtime(UID),
+        processes=build.processes(build.alive(UID, 7)),
+        had_processes=frozenset({UID}),
+    )
+    after = build.saved(run(terminating, before))
+    assert after is not None
+    assert after.phase is Phase.TOMBSTONE
+    dead = replace(
+        terminating,
+        api_contact=build.contact(refusals=1, refused_at=at(999)),
+        processes=seen(build.processes(build.alive(UID))),
+    )
+    assert started(run(dead, after))
+
+
+# ---- nobody starts anything ----------
+UNTRUSTED: dict[str, dict[str, Any]] = {
+    "foreign": {"world": build.world(anchor_uid="other", node_uid="other")},
+    "node deleted": {"world": build.world(node_found=False)},
+    "list refused": {"api_pods": unknown("429")},
+    "world not read": {"world": unknown("403")},
+}
+
+
+@pytest.mark.parametrize("name", UNTRUSTED)
+@pytest.mark.parametrize(
+    "before",
+    [
+        build.checkpoint(serves_api=True),
+        build.checkpoint(GONE, phase=Phase.TOMBSTONE, serves_api=True),
+    ],
+    ids=lambda before: before.phase.value,
+)
+def test_b1_an_answer_that_is_not_trusted_starts_nothing(name: str, before: Checkpoint) -> None:
+    world = build.observation(kubelet_list=build.listing(), **UNTRUSTED[name])
+    assert not started(run(world, before))
+
+
+def test_without_any_known_world_nothing_is_started() -> None:
+    # First run, or node.json lost: nothing is started before a first trusted contact (section 2).
+    for node in (None, build.node_record(node_uid="", anchor_uid="")):
+        store = replace(build.stored(build.checkpoint(serves_api=True)), node=node)
+        decision = decide(silent(), store, build.POLICY, build.NOW)
+        assert not started(decision)
+
+
+# ---- the dwell, the back-off, the freeze, the operator ----------
+@pytest.mark.parametrize(("stopped", "starts"), [(970.1, False), (969.9, True)])
+def test_a_start_follows_a_stop_by_30_s(
+    stopped: float,
+    starts: bool,
+) -> None:
+    before = build.checkpoint(stopped_at=at(stopped))
+    assert bool(started(run(silent(), before))) is starts
+
+
+def test_a_stop_before_the_reboot_does_not_delay_a_start() -> None:
+    before = build.checkpoint(stopped_at=at(999, REBOOTED), serves_api=True)
+    assert started(run(silent(), before))
+
+
+def test_an_offer_waits_for_its_turn() -> None:
+    assert not started(run(silent(), build.checkpoint(not_before=at(1000.1))))
+    assert started(run(silent(), build.checkpoint(not_before=at(1000))))
+
+
+@pytest.mark.parametrize(
+    ("state", "file", "starts"),
+    [
+        (seen("stopping"), False, False),
+        (seen("running"), True, True),
+        (seen("degraded"), True, True),
+        (seen("maintenance"), True, False),
+        (unknown(), True, False),
+        (unknown(), False, True),
+    ],
+)
+def test_nothing_is_started_while_the_machine_goes_down(
+    state: Unknown,
+    file: bool,
+    starts: bool,
+) -> None:
+    world = silent(manager_state=state, frozen_file=file)
+    assert bool(started(run(world, build.checkpoint()))) is starts
+
+
+KEY = "kube-system.ds.api"
+
+
+def ordered(verb: Verb, key: str = KEY, until: str = "") -> dict[str, Override]:
+    return {key: Override(verb=verb, until=until, reason="test")}
+
+
+def test_d10_a_hold_stops_all_writing() -> None:
+    for key in (KEY, "node"):
+        assert effects(run(silent(overrides=ordered(Verb.HOLD, key)), build.checkpoint())) == ()
+    serving = build.checkpoint(phase=Phase.SERVING, sandbox_ids=(f"sandbox-{UID}",))
+    held = build.observation(
+        build.pod(),
+        runtime=build.runtime(UID),
+        overrides=ordered(Verb.HOLD),
+        manifests=build.manifests(serving),
+    )
+    assert effects(run(held, serving)) == ()
+
+
+def test_d10_an_expired_hold_holds_nothing() -> None:
+    world = silent(overrides=ordered(Verb.HOLD, until="2025-12-31T23:59:59Z"))
+    assert started(run(world, build.checkpoint()))
+
+
+def test_an_operator_starts_what_does_not_run() -> None:
+    world = build.observation(build.pod(ready=False), overrides=ordered(Verb.ACTIVATE))
+    assert started(run(world, build.checkpoint()))
+    busy = replace(world, runtime=seen(build.runtime(UID)))
+    assert not started(run(busy, build.checkpoint()))
+
+
+def test_an_operator_keeps_a_copy_from_starting() -> None:
+    assert not started(run(silent(overrides=ordered(Verb.DEACTIVATE)), build.checkpoint()))
+
+
+# ---- which generation, which name ----------
+def test_f1_the_proven_generation_is_started_not_the_newer_unproven_one() -> None:
+    bad = build.generation("g2", 2, spec_proven=False, content_proven=False)
+    before = build.checkpoint(generations=(build.generation(), bad))
+    after = build.saved(run(silent(), before))
+    assert after is not None
+    assert after.activation is not None
+    assert after.activation.generation == "g1"
+
+
+def test_e2_each_activation_has_a_name_and_uid_of_its_own() -> None:
+    seen_names: set[tuple[str, str]] = set()
+    for count in range(3):
+        after = build.saved(run(silent(), build.checkpoint(activations=count)))
+        assert after is not None
+        assert after.activation is not None
+        seen_names.add((after.activation.name, after.activation.uid))
+    assert len(seen_names) == 3
+
+
+def test_b14_without_checkpoints_the_daemon_idles() -> None:
+    decision = run(silent())
+    assert effects(decision) == ()
+    assert "no checkpoints" in decision.summary
+    assert decision.look_again.seconds > build.NOW.seconds
