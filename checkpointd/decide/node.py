@@ -86,11 +86,11 @@ def _discover(observation: Observation) -> dict[str, str]:
             "cri_socket": kubelet.cri_socket,
             "kubeconfig": kubelet.kubeconfig,
             "cgroup_root": kubelet.cgroup_root,
-            "kubelet_version": kubelet.version,
         }
     if isinstance(observation.world, Seen):
         found["service_host"] = observation.world.value.service_host
         found["service_port"] = observation.world.value.service_port
+        found["kubelet_version"] = observation.world.value.kubelet_version
     if isinstance(observation.runtime, Seen):
         found["runtime_version"] = observation.runtime.value.version
     return {key: value for key, value in found.items() if value}

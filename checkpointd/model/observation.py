@@ -32,6 +32,7 @@ class World:
     allocatable: Mapping[str, str] = field(default_factory=dict[str, str])
     service_host: str = ""
     service_port: str = ""
+    kubelet_version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

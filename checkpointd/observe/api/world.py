@@ -30,6 +30,7 @@ def read_world(client: KubeClient, node: Json | Missing, node_name: str) -> Worl
             anchor,
             node_uid=json_fields.text(node, "metadata", "uid"),
             allocatable=json_fields.texts(node, "status", "allocatable"),
+            kubelet_version=json_fields.optional_text(node, "status", "nodeInfo", "kubeletVersion"),
         )
     except FieldError as error:
         raise RejectedError(f"Node {node_name} or its world: {error}") from error
