@@ -11,7 +11,7 @@ import os
 import ssl
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPSConnection
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from checkpointd.clients.kubeconfig import Kubeconfig
 from checkpointd.errors import RejectedError
 from checkpointd.json_fields import Json
 from tests.fakes import pki
-from tests.fakes.api_access import NODE, bound_pod
+from tests.fakes.api_access import NODE, bound_pod, hand
 from tests.fakes.api_objects import Object, ObjectStore
 from tests.fakes.api_server import ApiServer
 
@@ -41,10 +41,20 @@ class Endpoint:
     context: ssl.SSLContext
     server: str
     fake: ApiServer | None
+    clients: list[KubeClient] = field(default_factory=list[KubeClient])
 
     def client(self, page_size: int = 100) -> KubeClient:
         """Return the client that is tested."""
-        return KubeClient(Kubeconfig(self.kubeconfig).read, Timeouts(), page_size)
+        client = KubeClient(Kubeconfig(self.kubeconfig).read, Timeouts(), page_size)
+        self.clients.append(client)
+        return client
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self.clients:
+            client.drop_connections()
 
     def change(self, method: str, path: str, body: Object | None = None) -> Object:
         """Do as a controller or a kubelet does."""
@@ -88,12 +98,14 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Endpoin
         named = os.environ.get("CHECKPOINTD_API_KUBECONFIG", "")
         if not named:
             pytest.skip("no real API server is named by CHECKPOINTD_API_KUBECONFIG")
-        yield endpoint_of(Path(named), os.environ["CHECKPOINTD_API_NODE"], None)
+        with endpoint_of(Path(named), os.environ["CHECKPOINTD_API_NODE"], None) as real:
+            yield real
         return
     with ApiServer(pki.shared()) as server:
         path = tmp_path / "admin.conf"
         path.write_bytes(server.kubeconfig(server.pki.admin))
-        yield endpoint_of(path, NODE, server)
+        with endpoint_of(path, NODE, server) as fake:
+            yield fake
 
 
 def test_a_node_that_is_there_has_a_uid_and_allocatable(endpoint: Endpoint) -> None:
@@ -187,10 +199,8 @@ def test_bookmarks_come_without_changes(endpoint: Endpoint) -> None:
 
 
 def test_a_nodes_own_certificate_may_not_read_daemon_sets_or_other_nodes(tmp_path: Path) -> None:
-    with ApiServer(pki.shared()) as server:
-        path = tmp_path / "kubelet.conf"
-        path.write_bytes(server.kubeconfig())
-        client = KubeClient(Kubeconfig(path).read, Timeouts())
+    with ApiServer(pki.shared()) as server, hand(server, tmp_path) as handed:
+        client = handed.client()
         with pytest.raises(RejectedError, match="HTTP 403"):
             client.get_daemon_set("kube-system", "a")
         with pytest.raises(RejectedError, match="HTTP 403"):

@@ -25,6 +25,7 @@ class Handed:
     selection: Selection = field(default_factory=Selection)
     listeners: frozenset[str] | None = frozenset()
     looks: int = 0
+    clients: list[KubeClient] = field(default_factory=list[KubeClient])
 
     def access(self, timeouts: Timeouts = SHORT) -> ApiAccess:
         """Return it as a source takes it."""
@@ -37,8 +38,17 @@ class Handed:
         )
 
     def client(self, timeouts: Timeouts = SHORT, page_size: int = 100) -> KubeClient:
-        """Return a client alone."""
-        return KubeClient(Kubeconfig(self.kubeconfig).read, timeouts, page_size)
+        """Return a client alone, of the kubeconfig as it is named now."""
+        client = KubeClient(Kubeconfig(self.kubeconfig).read, timeouts, page_size)
+        self.clients.append(client)
+        return client
+
+    def __enter__(self) -> Handed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self.clients:
+            client.drop_connections()
 
     def _find_listeners(self, _port: int) -> frozenset[str] | None:
         self.looks += 1

@@ -29,8 +29,9 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def handed(server: ApiServer, tmp_path: Path) -> Handed:
-    return hand(server, tmp_path)
+def handed(server: ApiServer, tmp_path: Path) -> Iterator[Handed]:
+    with hand(server, tmp_path) as open_clients:
+        yield open_clients
 
 
 def write_kubeconfig(server: ApiServer, directory: Path, user: dict[str, object]) -> Path:
@@ -190,12 +191,12 @@ def test_the_peers_address_is_told(server: ApiServer, handed: Handed) -> None:
 
 
 def test_a_401_is_asked_once_more_with_the_token_as_it_is_now(
-    server: ApiServer, tmp_path: Path
+    server: ApiServer, tmp_path: Path, handed: Handed
 ) -> None:
     (tmp_path / "token").write_text("new")
     server.tokens["new"] = "system:node:node-1"
-    path = write_kubeconfig(server, tmp_path, {"tokenFile": "token"})
-    client = Handed(path).client()
+    write_kubeconfig(server, tmp_path, {"tokenFile": "token"})
+    client = handed.client()
     client.get_node(NODE)
     server.tokens.clear()
     with pytest.raises(RejectedError) as caught:
@@ -204,8 +205,7 @@ def test_a_401_is_asked_once_more_with_the_token_as_it_is_now(
     assert server.count(f"/api/v1/nodes/{NODE}") == 3
 
 
-def test_another_kubeconfig_holds_from_the_next_call_on(server: ApiServer, tmp_path: Path) -> None:
-    handed = hand(server, tmp_path)
+def test_another_kubeconfig_holds_from_the_next_call_on(server: ApiServer, handed: Handed) -> None:
     client = handed.client()
     client.get_node(NODE)
     with ApiServer(pki.shared()) as other:
@@ -214,11 +214,13 @@ def test_another_kubeconfig_holds_from_the_next_call_on(server: ApiServer, tmp_p
         assert other.count(f"/api/v1/nodes/{NODE}") == 1
 
 
-def test_a_pair_that_rotates_holds_from_the_next_call_on(server: ApiServer, tmp_path: Path) -> None:
+def test_a_pair_that_rotates_holds_from_the_next_call_on(
+    server: ApiServer, tmp_path: Path, handed: Handed
+) -> None:
     server.pki.node.write(tmp_path, "current")
     user: dict[str, object] = {"client-certificate": "current.pem", "client-key": "current.pem"}
-    path = write_kubeconfig(server, tmp_path, user)
-    client = Handed(path).client()
+    write_kubeconfig(server, tmp_path, user)
+    client = handed.client()
     client.get_node(NODE)
     server.pki.ca.client("system:node:renewed").write(tmp_path, "current")
     with pytest.raises(RejectedError):
@@ -227,34 +229,38 @@ def test_a_pair_that_rotates_holds_from_the_next_call_on(server: ApiServer, tmp_
 
 
 def test_another_authoritys_server_is_not_trusted_and_the_remedy_is_named(
-    server: ApiServer, tmp_path: Path
+    server: ApiServer, tmp_path: Path, handed: Handed
 ) -> None:
-    path = tmp_path / "kubelet.conf"
+    path = handed.kubeconfig
     other = pki.Authority("another")
     path.write_bytes(pki.kubeconfig(server.url, other.certificate, server.pki.node))
     with pytest.raises(RejectedError) as caught:
-        Handed(path).client().get_node(NODE)
+        handed.client().get_node(NODE)
     assert f"127.0.0.1:{server.port}" in str(caught.value)
     assert "certificate-authority" in str(caught.value)
     assert server.requests == []
 
 
-def test_a_certificate_for_another_name_is_not_trusted(server: ApiServer, tmp_path: Path) -> None:
-    path = tmp_path / "kubelet.conf"
+def test_a_certificate_for_another_name_is_not_trusted(
+    server: ApiServer, tmp_path: Path, handed: Handed
+) -> None:
+    path = handed.kubeconfig
     text = server.kubeconfig().decode()
     path.write_text(text.replace('"server":', '"tls-server-name": "elsewhere.example", "server":'))
     with pytest.raises(RejectedError, match="not trusted"):
-        Handed(path).client().get_node(NODE)
+        handed.client().get_node(NODE)
     path.write_text(text.replace('"server":', '"tls-server-name": "kubernetes", "server":'))
-    Handed(path).client().get_node(NODE)
+    handed.client().get_node(NODE)
 
 
-def test_verification_can_be_switched_off(server: ApiServer, tmp_path: Path) -> None:
-    path = tmp_path / "kubelet.conf"
+def test_verification_can_be_switched_off(
+    server: ApiServer, tmp_path: Path, handed: Handed
+) -> None:
+    path = handed.kubeconfig
     text = server.kubeconfig().decode()
     text = text.replace('"certificate-authority-data":', '"insecure-skip-tls-verify": true, "_":')
     path.write_text(text)
-    Handed(path).client().get_node(NODE)
+    handed.client().get_node(NODE)
 
 
 def test_the_systems_bundle_and_proxies_are_not_used(
@@ -276,13 +282,13 @@ def test_a_name_that_would_lead_to_another_path_is_not_asked_for(
     assert server.requests == []
 
 
-def test_i1_a_name_that_cannot_be_resolved_is_silence(tmp_path: Path) -> None:
+def test_i1_a_name_that_cannot_be_resolved_is_silence(tmp_path: Path, handed: Handed) -> None:
     certificates = pki.shared()
-    path = tmp_path / "kubelet.conf"
+    path = handed.kubeconfig
     server = "https://does-not-exist.invalid:6443"
     path.write_bytes(pki.kubeconfig(server, certificates.ca.certificate, certificates.node))
     with pytest.raises(SilentError):
-        Handed(path).client(BRIEF).get_node(NODE)
+        handed.client(BRIEF).get_node(NODE)
 
 
 def test_h8_both_ways_to_a_connection_lead_to_ours(server: ApiServer, handed: Handed) -> None:
