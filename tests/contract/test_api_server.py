@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,11 +27,12 @@ from checkpointd.clients.kubeconfig import Kubeconfig
 from checkpointd.errors import RejectedError
 from checkpointd.json_fields import Json
 from tests.fakes import pki
-from tests.fakes.api_access import NODE, bound_pod, hand
+from tests.fakes.api_access import NODE, Handed, bound_pod, hand
 from tests.fakes.api_objects import Object, ObjectStore
 from tests.fakes.api_server import ApiServer
 
 QUIET = 10.0
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -207,7 +210,30 @@ def test_a_nodes_own_certificate_may_not_read_daemon_sets_or_other_nodes(tmp_pat
             client.get_node("node-2")
 
 
-def test_a_successor_process_finds_the_objects_and_their_versions(tmp_path: Path) -> None:
+def test_the_fake_as_a_process_leaves_its_objects_to_the_next_one(tmp_path: Path) -> None:
+    certificates = pki.shared()
+    certificates.write(tmp_path)
+    uids: list[str] = []
+    port = 0
+    for _ in range(2):
+        command = [sys.executable, "-m", "tests.fakes.api_server", "--port", str(port)]
+        command += ["--state", str(tmp_path / "state.json"), "--pki", str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["serving"]
+            port = int(url.rpartition(":")[2])
+            kubeconfig = pki.kubeconfig(url, certificates.ca.certificate, certificates.node)
+            (tmp_path / "kubelet.conf").write_bytes(kubeconfig)
+            with Handed(tmp_path / "kubelet.conf") as handed:
+                node = handed.client().get_node(NODE)
+            assert not isinstance(node, Missing)
+            uids.append(json_fields.text(node, "metadata", "uid"))
+            process.terminate()
+        assert process.returncode == 0
+    assert uids[0] == uids[1]
+
+
+def test_the_fake_forgets_its_history_when_it_starts_anew(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     store = ObjectStore(state)
     store.make_world(NODE)
