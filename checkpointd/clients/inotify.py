@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import importlib
 import logging
+import math
 import os
 import select
 import sys
@@ -83,14 +84,14 @@ class DirectoryWatch:
         self._closed = False
         self.why_not = ""
         self._inotify: _Inotify | None = None
-        try:
-            self._inotify = _Inotify(self._note)
-            self._poll.register(self._inotify.descriptor, select.POLLIN)
-        except SourceError as error:
-            self.why_not = str(error)
+        self._open()
 
     def watch(self, directories: Mapping[str, Wanted]) -> None:
         """Watch exactly ``directories``, anew where another inode is at the path now."""
+        self.why_not = ""
+        if self._inotify is None:
+            # Others of our user may have used up the instances (max_user_instances is 128).
+            self._open()
         self._wanted = directories
         for path in self._held.keys() - directories.keys():
             self._release(path)
@@ -104,7 +105,7 @@ class DirectoryWatch:
 
     def wait(self, seconds: float) -> frozenset[str]:
         """Wait for a change, a wake, or ``seconds``; return the directories worth a look."""
-        for descriptor, _ in self._poll.poll(max(0, int(seconds * 1000))):
+        for descriptor, _ in self._poll.poll(max(0, math.ceil(seconds * 1000))):
             if descriptor == self._wake:
                 self._clear_wake()
             elif self._inotify is not None and not self._inotify.read():
@@ -124,6 +125,13 @@ class DirectoryWatch:
         if self._inotify is not None:
             self._inotify.close()
         os.close(self._wake)
+
+    def _open(self) -> None:
+        try:
+            self._inotify = _Inotify(self._note)
+            self._poll.register(self._inotify.descriptor, select.POLLIN)
+        except SourceError as error:
+            self.why_not = str(error)
 
     def _hold(self, path: str, inode: tuple[int, int]) -> None:
         if self._inotify is None:

@@ -200,8 +200,17 @@ def _socket_path(place: _Place, endpoint: str) -> str:
     """Return the path of a ``unix://`` endpoint; without one, that of the first runtime found."""
     if endpoint:
         return place.resolve(endpoint.removeprefix("unix://"))
-    found = (path for path in _RUNTIME_SOCKETS if Path(place.resolve(path)).exists())
+    found = (path for path in _RUNTIME_SOCKETS if _exists(place.resolve(path)))
     return place.resolve(next(found, _RUNTIME_SOCKETS[0]))
+
+
+def _exists(path: str) -> bool:
+    """Tell whether ``path`` is there; what may not be looked at counts as absent."""
+    try:
+        Path(path).stat()
+    except OSError:
+        return False
+    return True
 
 
 def _port(merged: Mapping[str, str], name: str) -> int:
