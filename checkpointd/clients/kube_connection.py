@@ -24,6 +24,9 @@ import urllib3.exceptions
 from checkpointd.clients.kubeconfig import Credentials, Part
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 
+KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""tcp(7): a peer that vanished without a word ends a watch after a minute, at no request's cost."""
+
 _CLOSED = (
     ConnectionResetError,
     ConnectionAbortedError,
@@ -104,7 +107,7 @@ class Dialer:
         plain = self._connect_any(resolve(self._host, self._port, timeout), timeout)
         try:
             address = cast("tuple[str, int]", plain.getpeername()[:2])
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _set_options(plain)
             secure = self._context.wrap_socket(plain, server_hostname=self._name)
         except ssl.SSLCertVerificationError as error:
             plain.close()
@@ -186,6 +189,13 @@ class OpenSockets:
                 except OSError:
                     continue  # it was closed, or its connection has ended
             self._open.clear()
+
+
+def _set_options(opened: socket.socket) -> None:
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        opened.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def resolve(host: str, port: int, timeout: float) -> tuple[tuple[str, int], ...]:

@@ -58,6 +58,7 @@ class ApiWatch(SourceThread):
         self._pods = pod_map.PodMap()
         self._basis: _Basis | None = None
         self._version = ""
+        self._asked_at = clock.now()
         self._world_posted = False
         self._pods_posted = False
         self._watching = False
@@ -90,7 +91,7 @@ class ApiWatch(SourceThread):
                 self._list(basis)
             self._watch(basis)
         except SourceError as error:
-            self._lose(error, began)
+            self._lose(error)
             return self._contact.seconds_to_probe(began, self.clock.now())
         return self._pace(began)
 
@@ -101,6 +102,7 @@ class ApiWatch(SourceThread):
     def _connect(self, began: Instant) -> _Basis:
         """Ask on a fresh connection for our Node, then for the world. Raises SourceError."""
         self._client.drop_connections()
+        self._asked_at = began
         with self.lock:
             self._relisting = False
         name = self._access.node_name()
@@ -117,7 +119,7 @@ class ApiWatch(SourceThread):
 
     def _list(self, basis: _Basis) -> None:
         """List all pods and post them. Raises SourceError."""
-        at = self.clock.now()
+        self._asked_at = at = self.clock.now()
         listed = self._client.list_pods(
             basis.node_name, lambda raw: pod_map.parse(raw, basis.selection, basis.node_name)
         )
@@ -134,7 +136,7 @@ class ApiWatch(SourceThread):
         After a normal end, or a bookmark that is overdue, the next round goes on from the version
         that was last seen, if the server still answers.
         """
-        opening = self.clock.now()
+        self._asked_at = opening = self.clock.now()
         try:
             with self._client.watch_pods(basis.node_name, self._version, self._quiet) as events:
                 self._contact.answered(opening, self._client.peer)
@@ -203,10 +205,11 @@ class ApiWatch(SourceThread):
         return 0.0 if self._short_watches <= SHORT_WATCHES else self._patience.probe
 
     # ---- losses --------------------------------------------------------------------------------
-    def _lose(self, error: SourceError, began: Instant) -> None:
+    def _lose(self, error: SourceError) -> None:
+        """Tell of contact: what was asked last had no usable answer."""
         if self.stopping.is_set():
             return
-        self._contact.failed(error, began, self._client.peer)
+        self._contact.failed(error, self._asked_at, self._client.peer)
         self._post_unknown(str(error), of_world=True)
 
     def _lose_watch(self, error: SourceError) -> None:
