@@ -47,6 +47,7 @@ class Discovery:
         self._settings = settings
         self._observation = observation
         self._record = record
+        self._kubeconfig: kubeconfig.Kubeconfig | None = None
 
     def kubelet(self) -> KubeletProcess | None:
         """Return what is known of the kubelet that runs now."""
@@ -100,7 +101,11 @@ class Discovery:
         path = self._find("kubeconfig")
         if not path:
             raise SourceError("no kubeconfig is known: set [kubelet] kubeconfig")
-        return kubeconfig.read_kubeconfig(Path(path))
+        # Kept: it is asked for before each request, and YAML takes longer than the request.
+        known = self._kubeconfig
+        if known is None or known.path != Path(path):
+            known = self._kubeconfig = kubeconfig.Kubeconfig(Path(path))
+        return known.read()
 
     def credentials_or_none(self) -> Credentials | None:
         """Return who we are to the kubelet, None where the kubeconfig cannot be read."""
