@@ -117,11 +117,15 @@ class ApiServer:
             self._listener = None
         self.released.set()
         self.stopping.set()
-        self.close_connections()
         with self.store.changed:
             self.store.changed.notify_all()
-        for thread in self._threads:
-            thread.join(5)
+        for _round in range(100):
+            # Again and again: a connection may just have come through its handshake.
+            self.close_connections()
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            if not self._threads:
+                break
+            self._threads[0].join(0.05)
         self._threads.clear()
 
     def close_connections(self) -> None:
