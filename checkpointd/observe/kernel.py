@@ -27,7 +27,7 @@ LOOKS_PER_SECOND = 5.0
 """Looks caused by deaths: a container that dies in a loop must not cost the machine's CPU."""
 
 
-class _Allowance:
+class Allowance:
     """Allow a burst of looks, and so many a second in the long run."""
 
     def __init__(self) -> None:
@@ -55,19 +55,21 @@ class KernelSource(SourceThread):
         self._tree = tree
         self._deaths = pidfd.Deaths()
         self._schedule = Schedule()
-        self._allowance = _Allowance()
+        self._allowance = Allowance()
         self._died: frozenset[int] = frozenset()
         self._last: Mapping[str, PodProcesses] | None = None
+        self._looked_at: Instant | None = None
 
     def step(self) -> float:
         """Look if something is due or somebody died."""
         now = self.clock.now()
         self._schedule.ask(self.asked)
         due = bool(self._schedule.due(now))
-        if due or self._died:
-            pause = 0.0 if due else self._allowance.take(now)
+        if self._died and not due:
+            pause = self._allowance.take(now)
             if pause > 0:
                 return pause
+        if due or self._died or self._is_blind(now):
             self._look(now, due=due)
         at_most = IDLE_PAUSE if self._deaths.is_complete else POLL_PAUSE
         return self._schedule.seconds_to_next(self.clock.now(), at_most)
@@ -89,8 +91,15 @@ class KernelSource(SourceThread):
         """Close the descriptors, after ``stop``."""
         self._deaths.close()
 
+    def _is_blind(self, now: Instant) -> bool:
+        """Tell whether a death since the last look may have gone unnoticed."""
+        if self._deaths.is_complete or self._looked_at is None:
+            return False
+        return now.seconds_since(self._looked_at) >= POLL_PAUSE
+
     def _look(self, at: Instant, *, due: bool) -> None:
         questions = self.asked
+        self._looked_at = at
         died, self._died = self._died, frozenset()
         try:
             pods = self._tree.read_pods(dict.fromkeys(question.target for question in questions))

@@ -8,9 +8,9 @@ import pytest
 from checkpointd.clients import cgroups, proc
 from checkpointd.clock import Clock
 from checkpointd.model.decision import Question, Topic
-from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import PodProcesses, ProcessesRead
-from checkpointd.observe.kernel import KernelSource
+from checkpointd.observe.kernel import LOOK_BURST, LOOKS_PER_SECOND, Allowance, KernelSource
 from tests.fakes.cgroup_tree import CgroupTree
 from tests.fakes.posted import Posted
 from tests.fakes.processes import running
@@ -120,6 +120,17 @@ def test_a_look_that_is_wanted_after_a_moment_is_made(
     )
 
 
+def test_where_a_process_cannot_be_watched_its_end_is_found_all_the_same(
+    tree: CgroupTree, posted: Posted, source: KernelSource
+) -> None:
+    # 0 is how a process of another PID namespace is listed: there is no pidfd for it.
+    tree.place(tree.container(ONE, APP), [0])
+    ask(source, ONE)
+    posted.wait_for(ProcessesRead, lambda fact: pids(fact, ONE) == [0])
+    tree.place(tree.container(ONE, APP), [])
+    posted.wait_for(ProcessesRead, lambda fact: pids(fact, ONE) == [])
+
+
 def test_what_is_asked_no_more_is_told_no_more(
     tree: CgroupTree, posted: Posted, source: KernelSource, tmp_path: Path
 ) -> None:
@@ -142,3 +153,16 @@ def test_a_tree_that_cannot_be_read_is_unknown_and_comes_back(
     assert "No such file" in fact.result.why
     away.rename(tree.root)
     posted.wait_for(ProcessesRead, lambda fact: isinstance(fact.result, Seen))
+
+
+def test_deaths_without_end_cost_a_few_looks_a_second() -> None:
+    allowance = Allowance()
+    now = Instant(boot_id="b", seconds=100.0)
+    assert [allowance.take(now) for _ in range(LOOK_BURST)] == [0.0] * LOOK_BURST
+    pause = allowance.take(now)
+    assert pause == pytest.approx(1 / LOOKS_PER_SECOND)
+    assert allowance.take(now.plus(pause)) == 0.0
+    assert allowance.take(now.plus(pause)) > 0.0
+    later = now.plus(3600)
+    assert [allowance.take(later) for _ in range(LOOK_BURST)] == [0.0] * LOOK_BURST
+    assert allowance.take(later) > 0.0
