@@ -54,7 +54,7 @@ class _Place:
         """Return ``path`` as the host sees it; "" stays ""."""
         if not path:
             return ""
-        return self.root + os.path.normpath(os.path.join(base or self.directory, path))  # noqa: PTH118
+        return self.root + os.path.normpath(Path(base or self.directory) / path)
 
 
 def read_kubelet(procfs: proc.Procfs, process: proc.Process, boot_id: str) -> KubeletProcess:
@@ -166,7 +166,7 @@ def _read_config(place: _Place, flags: Mapping[str, str]) -> dict[str, str]:
         if "pod-manifest-path" in fields:
             # Relative to the file: pkg/kubelet/kubeletconfig/configfiles, resolveRelativePaths.
             base = str(path.parent).removeprefix(place.root)
-            fields["pod-manifest-path"] = os.path.join(base, fields["pod-manifest-path"])  # noqa: PTH118
+            fields["pod-manifest-path"] = str(Path(base) / fields["pod-manifest-path"])
         merged.update(fields)
     return merged
 
