@@ -12,7 +12,14 @@ from dataclasses import replace
 from checkpointd.decide import words
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene, parse_wall
-from checkpointd.model.checkpoint import Activation, Checkpoint, Generation, Phase, Stored, Word
+from checkpointd.model.checkpoint import (
+    Activation,
+    Checkpoint,
+    Phase,
+    Stored,
+    Word,
+    generation_of,
+)
 from checkpointd.model.evidence import Api, Is, Want
 from checkpointd.model.files import Candidate, CopyKind, Refused
 from checkpointd.model.moments import Instant, Seen, Unknown
@@ -81,7 +88,7 @@ def _add(checkpoint: Checkpoint, candidate: Candidate | Refused, now: Instant) -
         return replace(checkpoint, generations=(*others, replace(known, number=newest + 1)))
     if lacks_bytes(candidate):
         return checkpoint
-    new = make_generation(candidate, newest + 1, now)
+    new = generation_of(candidate, newest + 1, now)
     proven = any(g.spec_proven for g in others if g.spec_hash == new.spec_hash)
     kind = checkpoint.kind if checkpoint.phase.is_active else candidate.kind
     return replace(
@@ -95,25 +102,6 @@ def _add(checkpoint: Checkpoint, candidate: Candidate | Refused, now: Instant) -
 def lacks_bytes(candidate: Candidate) -> bool:
     """Tell whether the candidate's files were dropped because they were stored once."""
     return bool(candidate.contents) and not candidate.files
-
-
-def make_generation(candidate: Candidate, number: int, now: Instant) -> Generation:
-    """Make the record of a candidate."""
-    return Generation(
-        hash=candidate.hash,
-        spec_hash=candidate.spec_hash,
-        number=number,
-        stored=now,
-        placed=candidate.placed,
-        contents=dict(candidate.contents),
-        kind=candidate.kind,
-        images=dict(candidate.images),
-        grace_seconds=candidate.grace_seconds,
-        hostname=candidate.hostname,
-        parent_name=candidate.parent_name,
-        warnings=candidate.warnings,
-        writable_host_path=candidate.writable_host_path,
-    )
 
 
 def _prove(checkpoint: Checkpoint, word: Word, scene: Scene) -> Checkpoint:
@@ -236,11 +224,14 @@ def follow_manifest(checkpoint: Checkpoint, observation: Observation) -> Checkpo
 # ---- slots that are not stored yet ----------
 def new_checkpoint(pod: ApiPod, candidate: Candidate, now: Instant) -> Checkpoint:
     """Make the first checkpoint of a slot."""
-    return replace(
-        _blank(pod.slot, words.word_of(pod, now), now),
+    return Checkpoint(
+        slot=pod.slot,
+        phase=Phase.STORED,
+        since=now,
+        parent=words.word_of(pod, now),
         kind=candidate.kind,
         activation_priority=pod.activation_priority,
-        generations=(make_generation(candidate, 1, now),),
+        generations=(generation_of(candidate, 1, now),),
     )
 
 
@@ -267,9 +258,12 @@ def adopt(file: ManifestFile, slot: Slot, now: Instant) -> Checkpoint:
         sha256=file.sha256,
         rule="adopted",
     )
-    return replace(
-        _blank(slot, parent, now),
+    return Checkpoint(
+        slot=slot,
         phase=Phase.OFFERED,
+        since=now,
+        parent=parent,
+        kind=CopyKind.EXCLUSIVE,
         activation=activation,
         activations=file.activation,
     )
@@ -284,33 +278,3 @@ def orphans(stored: Stored, observation: Observation) -> Mapping[Slot, ManifestF
         for file in observation.manifests.value.values()
         if file.ours and file.slot is not None and file.slot not in stored.checkpoints
     }
-
-
-def _blank(slot: Slot, parent: Word, now: Instant) -> Checkpoint:
-    return Checkpoint(
-        slot=slot,
-        phase=Phase.STORED,
-        since=now,
-        parent=parent,
-        successor=None,
-        kind=CopyKind.EXCLUSIVE,
-        serves_api=False,
-        activation_priority=0,
-        ran_in_boot="",
-        sandbox_ids=(),
-        generations=(),
-        activation=None,
-        activations=0,
-        owner_word=None,
-        owner_word_since=None,
-        gone_since=None,
-        stopped_at=None,
-        stop_seconds=None,
-        attempts_at_stop=0,
-        not_before=None,
-        retry_step=0,
-        failed_heir="",
-        restart_marked=False,
-        refusal="",
-        history=(),
-    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from checkpointd.model.files import CopyKind
+from checkpointd.model.files import Candidate, CopyKind
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import OwnerWord
 from checkpointd.model.pods import Controller, Slot
@@ -95,6 +95,25 @@ class Generation:
         return self.spec_proven and self.content_proven
 
 
+def generation_of(candidate: Candidate, number: int, stored: Instant) -> Generation:
+    """Return the generation that a candidate makes, neither proven nor failed."""
+    return Generation(
+        hash=candidate.hash,
+        spec_hash=candidate.spec_hash,
+        number=number,
+        stored=stored,
+        placed=candidate.placed,
+        contents=dict(candidate.contents),
+        kind=candidate.kind,
+        images=dict(candidate.images),
+        grace_seconds=candidate.grace_seconds,
+        hostname=candidate.hostname,
+        parent_name=candidate.parent_name,
+        warnings=candidate.warnings,
+        writable_host_path=candidate.writable_host_path,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
     """Hold one activation: name and UID are its own and never used again.
@@ -141,28 +160,28 @@ class Checkpoint:
     phase: Phase
     since: Instant
     parent: Word
-    successor: Word | None
     kind: CopyKind
-    serves_api: bool
-    activation_priority: int
-    ran_in_boot: str
-    sandbox_ids: tuple[str, ...]
-    generations: tuple[Generation, ...]
-    activation: Activation | None
-    activations: int
-    owner_word: OwnerWord | None
-    owner_word_since: Instant | None
-    gone_since: Instant | None
-    stopped_at: Instant | None
-    stop_seconds: float | None
-    attempts_at_stop: int
-    not_before: Instant | None
-    retry_step: int
-    failed_heir: str
-    restart_marked: bool
-    refusal: str
-    history: tuple[Transition, ...]
+    successor: Word | None = None
+    serves_api: bool = False
+    activation_priority: int = 0
+    ran_in_boot: str = ""
+    sandbox_ids: tuple[str, ...] = ()
+    generations: tuple[Generation, ...] = ()
+    activation: Activation | None = None
+    activations: int = 0
+    owner_word: OwnerWord | None = None
+    owner_word_since: Instant | None = None
+    gone_since: Instant | None = None
+    stopped_at: Instant | None = None
     ended_at: Instant | None = None
+    stop_seconds: float | None = None
+    attempts_at_stop: int = 0
+    not_before: Instant | None = None
+    retry_step: int = 0
+    failed_heir: str = ""
+    restart_marked: bool = False
+    refusal: str = ""
+    history: tuple[Transition, ...] = ()
 
     def generation(self, wanted: str) -> Generation | None:
         """Return the stored generation of this hash."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from checkpointd.errors import DamagedError, NoSpaceError, StoreError
 from checkpointd.json_fields import Json
-from checkpointd.model.checkpoint import Checkpoint, Generation, NodeRecord, Stored
+from checkpointd.model.checkpoint import Checkpoint, NodeRecord, Stored, generation_of
 from checkpointd.model.files import Candidate
 from checkpointd.model.moments import Instant
 from checkpointd.model.pods import Slot
@@ -263,21 +263,3 @@ class CheckpointStore:
             yield here
         finally:
             os.close(here.fd)
-
-
-def generation_of(candidate: Candidate, number: int, stored: Instant) -> Generation:
-    """Return the generation that a candidate makes, neither proven nor failed."""
-    return Generation(
-        hash=candidate.hash,
-        spec_hash=candidate.spec_hash,
-        number=number,
-        stored=stored,
-        placed=candidate.placed,
-        contents=dict(candidate.contents),
-        kind=candidate.kind,
-        images=dict(candidate.images),
-        grace_seconds=candidate.grace_seconds,
-        hostname=candidate.hostname,
-        parent_name=candidate.parent_name,
-        warnings=candidate.warnings,
-    )

@@ -281,28 +281,11 @@ def rebuilt(newest: Meta, metas: tuple[Meta, ...]) -> Checkpoint:
             at=stored,
             controller=newest.controller,
         ),
-        successor=None,
         kind=newest.generation.kind,
         serves_api=newest.serves_api,
-        activation_priority=0,
-        ran_in_boot="",
-        sandbox_ids=(),
         generations=tuple(
             sorted((m.generation for m in metas), key=lambda generation: generation.number)
         ),
-        activation=None,
         # How many there were is lost, and no name may come twice in a boot (rule 9).
         activations=secrets.randbits(31),
-        owner_word=None,
-        owner_word_since=None,
-        gone_since=None,
-        stopped_at=None,
-        stop_seconds=None,
-        attempts_at_stop=0,
-        not_before=None,
-        retry_step=0,
-        failed_heir="",
-        restart_marked=False,
-        refusal="",
-        history=(),
     )

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from checkpointd.decide import decide
-from checkpointd.decide.follow import make_generation
 from checkpointd.model import naming
 from checkpointd.model.checkpoint import (
     Activation,
@@ -22,6 +21,7 @@ from checkpointd.model.checkpoint import (
     Phase,
     Stored,
     Word,
+    generation_of,
 )
 from checkpointd.model.decision import Action, Decision, PlaceManifest, SaveCheckpoint
 from checkpointd.model.files import Candidate, CopyKind, Refused
@@ -144,7 +144,7 @@ def candidate(of: ApiPod | None = None, **fields: Any) -> Candidate:
 
 def generation(hash_: str = "g1", number: int = 1, **fields: Any) -> Generation:
     """Return a proven generation."""
-    made = make_generation(candidate(hash=hash_), number, at(100))
+    made = generation_of(candidate(hash=hash_), number, at(100))
     return replace(made, **{"spec_proven": True, "content_proven": True, **fields})
 
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from checkpointd.json_fields import Json
-from checkpointd.model.checkpoint import Activation, Checkpoint, NodeRecord
+from checkpointd.model.checkpoint import Activation, Checkpoint, NodeRecord, generation_of
 from checkpointd.model.files import Candidate, CopyKind, FileEntry, VolumeFiles
 from checkpointd.model.moments import Instant
 from checkpointd.model.pods import Slot
 from checkpointd.store import generations, recovery
-from checkpointd.store.checkpoints import CheckpointStore, generation_of
+from checkpointd.store.checkpoints import CheckpointStore
 from checkpointd.store.durable import Disk
 
 SLOT = Slot("kube-system", "ds.kube-apiserver")
