@@ -179,6 +179,10 @@ def _node_sentences(scene: Scene) -> Iterator[str]:
         )
     if scene.api is Api.NODE_DELETED:
         yield "the API server says that this node is deleted: nothing is activated"
+    machine = scene.observation.machine
+    kubelet = machine.value.kubelet if isinstance(machine, Seen) else None
+    if kubelet is not None and not kubelet.manifest_dir:
+        yield "the kubelet has no static-pod directory: no copy would start; set its staticPodPath"
     if scene.all_gone_since is not None and scene.api is Api.TRUSTED:
         yield (
             "the API server wants none of the checkpointed pods any more, all at once: nothing is "
