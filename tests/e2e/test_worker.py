@@ -20,6 +20,11 @@ BINARY = bytes(range(256)) * 5
 SECRET = {"token": b"s3cret\n", "key": b"\x00\x01\xff key\n", "unused": b"not mounted\n"}
 
 
+def web_server(port: int) -> list[str]:
+    """Return the command of a web server that ends at once when it is asked to."""
+    return ["/bin/sh", "-c", f"trap 'exit 0' TERM; httpd -f -p {port} -h /www & wait"]
+
+
 def files_pod(node: str) -> dict[str, object]:
     """Return a marked pod without controller: files of several kinds, not root, pod network."""
     return {
@@ -41,7 +46,7 @@ def files_pod(node: str) -> dict[str, object]:
                     "name": "web",
                     "image": "registry.local/busybox:1",
                     "imagePullPolicy": "IfNotPresent",
-                    "command": ["/bin/httpd", "-f", "-p", str(FILES_PORT), "-h", "/www"],
+                    "command": web_server(FILES_PORT),
                     "volumeMounts": [
                         {"name": "secret", "mountPath": "/www/secret", "readOnly": True},
                         {"name": "config", "mountPath": "/www/config"},
@@ -83,7 +88,7 @@ def agent_pod_spec() -> dict[str, object]:
                 "name": "agent",
                 "image": "registry.local/busybox:1",
                 "imagePullPolicy": "IfNotPresent",
-                "command": ["/bin/httpd", "-f", "-p", str(AGENT_PORT), "-h", "/www"],
+                "command": web_server(AGENT_PORT),
                 "volumeMounts": [{"name": "page", "mountPath": "/www"}],
             }
         ],

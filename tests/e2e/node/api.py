@@ -51,19 +51,25 @@ class Connection(http.client.HTTPConnection):
         else:
             self.sock = self._context.wrap_socket(raw, server_hostname=self._address[0])
 
+    def exchange(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = ""
+    ) -> tuple[int, str, bytes]:
+        """Send one request; return status, content type and body, with nothing left open."""
+        self.request(method, path, body, {"Content-Type": content_type} if content_type else {})
+        with self.getresponse() as response:
+            return response.status, response.headers.get("Content-Type", ""), response.read()
+
 
 def fetch(pid: int, address: tuple[str, int], path: str) -> bytes:
     """Return the body of a GET over plain HTTP from where process `pid` is; 200 or ApiError."""
     connection = Connection(pid, address)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
-        if response.status != 200:
-            raise ApiError(response.status, body.decode(errors="replace"))
-        return body
+        status, _, body = connection.exchange("GET", path)
     finally:
         connection.close()
+    if status != 200:
+        raise ApiError(status, body.decode(errors="replace"))
+    return body
 
 
 def client_context(authority: Authority, client: Certificate) -> ssl.SSLContext:
@@ -95,17 +101,15 @@ class Api:
     ) -> object:
         """Send one request and return the answer's JSON (or its text, where it is not JSON)."""
         connection = Connection(self.machine.leader, self.address, self.context)
+        payload = None if body is None else json.dumps(body).encode()
         try:
-            payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, payload, {"Content-Type": content_type})
-            response = connection.getresponse()
-            answer = response.read().decode()
-            if not 200 <= response.status < 300:
-                raise ApiError(response.status, answer)
-            is_json = response.headers.get("Content-Type", "").startswith("application/json")
-            return json.loads(answer) if is_json else answer
+            status, kind, content = connection.exchange(method, path, payload, content_type)
         finally:
             connection.close()
+        answer = content.decode()
+        if not 200 <= status < 300:
+            raise ApiError(status, answer)
+        return json.loads(answer) if kind.startswith("application/json") else answer
 
     def get(self, path: str) -> object:
         """GET a path."""

@@ -181,6 +181,9 @@ class Machine:
     def close(self) -> None:
         """Switch off and remove the machine, unless it is to be kept."""
         if self._keep:
+            self._lock.close()
+            if self._process is not None:
+                self._process.returncode = 0  # it outlives us: no warning that it still runs
             print(f"kept: tests/e2e/enter {self.identity} (tests/e2e/enter --remove ...)")
             return
         try:

@@ -143,13 +143,11 @@ class Prober:
 
     def _ask(self) -> bool:
         try:
-            self._connection.request("GET", self._path)
-            response = self._connection.getresponse()
-            response.read()
+            status, _, _ = self._connection.exchange("GET", self._path)
         except (OSError, http.client.HTTPException):
             self._connection.close()
             return False
-        return response.status == 200
+        return status == 200
 
     def wait_for(self, *, answers: bool, since: float, timeout: float) -> float:
         """Return the first moment after `since` at which the service answers (or does not)."""
