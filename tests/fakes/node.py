@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 from tests.fakes import pki
 from tests.fakes.api_client import ApiClient
@@ -65,11 +66,16 @@ SHORT_TIMES: Mapping[str, str | float] = {
 """[times] of the tests: the same rules, in seconds where a node has minutes."""
 
 
+DEFAULT_TIMES: Mapping[str, str | float] = {}
+"""[times] of a real node: nothing is set."""
+
+
 class Node:
     """Hold one node. With ``self_hosted`` its API server is a pod, else it stands elsewhere.
 
-    ``times`` go over SHORT_TIMES, ``settings`` are lines of TOML for other sections. ``kubelet``
-    are further arguments of the embedded kubelet (``machine.kubelet``).
+    ``times`` are SHORT_TIMES if not given, ``settings`` are lines of TOML for other sections.
+    ``kubelet`` are further arguments of the embedded kubelet (``machine.kubelet``). Without
+    ``fork_daemon`` the daemon is started as in production.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class Node:
         times: Mapping[str, str | float] | None = None,
         settings: str = "",
         kubelet: tuple[str, ...] = (),
+        fork_daemon: bool = True,
     ) -> None:
         self.processes = processes
         self.name = NAME
@@ -96,6 +103,7 @@ class Node:
         self.kubelet: Child | None = None
         self.daemon: Daemon | None = None
         self._kubelet_arguments = kubelet
+        self._fork_daemon = fork_daemon
         self._clean_up = contextlib.ExitStack()
         self._certificates = pki.shared(self.name)
         self._certificates.write(self.layout.pki)
@@ -106,7 +114,7 @@ class Node:
         self.api_server = ApiServer(self._certificates, port=self.api_port, node_name=self.name)
         self.api_server.granted.add("daemonsets")
         self.proc = self._clean_up.enter_context(ProcTree(self.layout.proc))
-        self.write_config({**SHORT_TIMES, **(times or {})}, settings)
+        self.write_config(SHORT_TIMES if times is None else times, settings)
 
     def __enter__(self) -> Node:
         return self
@@ -260,11 +268,12 @@ class Node:
         lines += [f"{name} = {json.dumps(value)}" for name, value in times.items()]
         layout.config.write_text("\n".join([*lines, settings, ""]))
 
-    def start_daemon(self, *arguments: str, ready: bool = True, fork: bool = True) -> Daemon:
+    def start_daemon(self, *arguments: str, ready: bool = True) -> Daemon:
         """Start the daemon, and wait until it is ready.
 
-        ``arguments`` are those of ``faulty_daemon``. Without ``fork`` it starts as in production.
+        ``arguments`` are those of ``faulty_daemon``.
         """
+        fork = self._fork_daemon or bool(arguments)
         spawn = Spawn(
             group=self.group,
             name="checkpointd",
@@ -272,6 +281,9 @@ class Node:
             module="tests.fakes.faulty_daemon" if fork else "",
             arguments=(str(self.layout.config), *arguments) if fork else (),
             execute=() if fork else self.command("run"),
+            command=("/usr/bin/checkpointd", "run"),
+            proc=str(self.layout.proc),
+            membership="0::/system.slice/checkpointd.service\n",
             directory=str(ROOT),
         )
         if self.daemon is not None:
@@ -285,18 +297,35 @@ class Node:
         """Return a command line of the program, on this node."""
         return (sys.executable, "-m", "checkpointd", *words, "--config", str(self.layout.config))
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> control.Fields:
         """Read what the daemon says. Raises NotYetError where there is nothing yet."""
         path = self.layout.volatile / "status.json"
         if not path.exists():
             raise NotYetError("no status.json")
-        found: dict[str, object] = json.loads(path.read_text())
-        return found
+        return cast("control.Fields", json.loads(path.read_text()))
+
+    def checkpoint(self, slot: str) -> control.Fields:
+        """Return what the status says of one slot. Raises NotYetError where it does not know it."""
+        checkpoints = self.status()["checkpoints"]
+        for checkpoint in checkpoints:
+            if checkpoint["slot"] == slot:
+                return cast("control.Fields", checkpoint)
+        raise NotYetError(f"no checkpoint {slot}")
 
     # ---- the cluster ----------------------------------------------------------------------------
     def client(self) -> ApiClient:
         """Return a client with every right."""
         return ApiClient(self.api_port, self.layout.pki)
+
+    def find_process(self, uid: str, name: str) -> int:
+        """Return the PID of a program in a pod. Raises NotYetError where there is none."""
+        pod = uid.replace("-", "_")
+        for procs in self.layout.cgroup.glob(f"**/*pod{pod}.slice/*/cgroup.procs"):
+            for pid in procs.read_text().split():
+                comm = self.layout.proc / pid / "comm"
+                if comm.exists() and comm.read_text().rstrip() == name[:15]:
+                    return int(pid)
+        raise NotYetError(f"no process {name} in pod {uid}")
 
     def manifests(self) -> list[Path]:
         """Return the daemon's manifests, in lexical order."""
