@@ -15,6 +15,8 @@ from tests.e2e.node.waiting import NotYetError, wait_for
 REPOSITORY = Path(__file__).parents[3]
 STORE = "/var/lib/checkpointd"
 CHECKPOINTS = f"{STORE}/checkpoints"
+SETTINGS = "/etc/checkpointd/checkpointd.toml.d"
+PATHS = {"boot-id": '"/run/boot-id"'}  # see node/files/node-setup
 COPY_PREFIX = "checkpointd."  # of a copy's manifest in the static-pod directory
 
 
@@ -36,11 +38,9 @@ class Daemon:
             stdout=subprocess.DEVNULL,
         )
         lines: list[str] = []
-        for section, options in (settings or {}).items():
+        for section, options in {**(settings or {}), "paths": PATHS}.items():
             lines += [f"[{section}]", *(f"{key} = {value}" for key, value in options.items())]
-        if lines:
-            drop_in = "/etc/checkpointd/checkpointd.toml.d/test.toml"
-            self.machine.write(drop_in, "\n".join(lines) + "\n")
+        self.machine.write(f"{SETTINGS}/test.toml", "\n".join(lines) + "\n")
         start_units(self.machine, "checkpointd")
 
     def status(self) -> object:
