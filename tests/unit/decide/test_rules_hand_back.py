@@ -1,0 +1,523 @@
+"""Rules 4, 7, 8 and 9: the copy steps aside, is verified, and is stopped for sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkpointd.decide import decide
+from checkpointd.model.checkpoint import Checkpoint, Phase
+from checkpointd.model.decision import (
+    PlaceManifest,
+    RemoveActive,
+    RemoveManifest,
+    SaveCheckpoint,
+    StopCopy,
+)
+from checkpointd.model.files import CopyKind
+from checkpointd.model.observation import ContainerState, Observation, Override, Verb
+from checkpointd.model.pods import ApiPod
+from tests.builders import observations as build
+from tests.builders.observations import COPY_UID, at, effects, phase_of, run, seen, unknown
+
+UID = "uid-api-1"
+IMAGES = frozenset({"registry.example/api:1"})
+PARENT = build.pod(ready=False)
+SERVING = build.checkpoint(phase=Phase.SERVING, sandbox_ids=(f"sandbox-{COPY_UID}",))
+
+
+def serving(**fields: Any) -> Checkpoint:
+    return replace(SERVING, **fields)
+
+
+def beside(of: Checkpoint = SERVING, *pods: ApiPod, **fields: Any) -> Observation:
+    """Return a node in contact on which the copy runs and the parent's sandbox is READY."""
+    plain: dict[str, Any] = {
+        "runtime": build.runtime(COPY_UID, sandboxes=[build.sandbox(UID)]),
+        "images": IMAGES,
+        "manifests": build.manifests(of),
+    }
+    return build.observation(*(pods or (PARENT,)), **{**plain, **fields})
+
+
+# ---- when it steps aside ----------
+def test_an_exclusive_copy_goes_when_the_other_could_start_at_once() -> None:
+    decision = run(beside(), SERVING)
+    assert phase_of(decision, SERVING) is Phase.YIELDING
+    assert effects(decision) == (SaveCheckpoint, RemoveManifest)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"images": frozenset({"registry.example/other:1"})},
+        {"images": unknown()},
+        {"kubelet_list": build.listing()},
+        {"runtime": build.runtime(COPY_UID)},
+        {"runtime": build.runtime(COPY_UID, sandboxes=[build.sandbox(UID, ready=False)])},
+        {"api_pods": unknown("429")},
+        {"world": build.world(anchor_uid="other", node_uid="other")},
+        {"manager_state": "stopping"},
+    ],
+    ids=str,
+)
+def test_an_exclusive_copy_stays_while_anything_is_missing(missing: dict[str, Any]) -> None:
+    assert phase_of(run(beside(**missing), SERVING), SERVING) is Phase.SERVING
+
+
+def test_an_exclusive_copy_waits_for_init_containers() -> None:
+    parent = replace(PARENT, init_containers=frozenset({"prepare"}))
+    assert phase_of(run(beside(SERVING, parent), SERVING), SERVING) is Phase.SERVING
+    done = build.runtime(
+        COPY_UID,
+        sandboxes=[build.sandbox(UID)],
+        containers=[
+            build.container(UID, ContainerState.EXITED, name="prepare"),
+            build.container(UID, ContainerState.EXITED, name="main", id="second"),
+        ],
+    )
+    decision = run(beside(SERVING, parent, runtime=done), SERVING)
+    assert phase_of(decision, SERVING) is Phase.YIELDING
+
+
+def test_a3b_a_copy_stays_while_the_runtime_does_not_answer() -> None:
+    decision = run(beside(runtime=unknown("Unimplemented", since=10)), SERVING)
+    assert effects(decision) == ()
+    assert any("runtime does not answer" in reason.sentence for reason in decision.reasons)
+
+
+def test_a3c_the_copy_goes_when_the_runtime_is_back_with_the_parent_ready() -> None:
+    parent = build.pod()
+    world = beside(SERVING, parent, runtime=build.runtime(UID, COPY_UID))
+    assert phase_of(run(world, SERVING), SERVING) is Phase.YIELDING
+
+
+def test_a_shareable_copy_stays_until_the_other_is_ready() -> None:
+    copy = serving(kind=CopyKind.SHAREABLE)
+    assert phase_of(run(beside(copy), copy), copy) is Phase.SERVING
+    ready = beside(copy, build.pod())
+    assert phase_of(run(ready, copy), copy) is Phase.YIELDING
+
+
+def test_a_blocking_copy_goes_as_soon_as_the_api_is_trusted() -> None:
+    copy = serving(kind=CopyKind.BLOCKING)
+    rejected = build.pod(ready=False, phase="Failed", reason="NodePorts")
+    bare = beside(copy, rejected, kubelet_list=build.listing(), images=unknown())
+    assert phase_of(run(bare, copy), copy) is Phase.YIELDING
+
+
+@pytest.mark.parametrize(("took", "goes"), [(0.5, False), (0.6, True)])
+def test_a_copy_that_was_slow_to_end_goes_when_the_other_is_bound(
+    took: float,
+    goes: bool,
+) -> None:
+    copy = serving(stop_seconds=took)
+    world = beside(copy, runtime=build.runtime(COPY_UID))
+    assert (phase_of(run(world, copy), copy) is Phase.YIELDING) is goes
+
+
+def test_b3_b11_a_copy_of_a_deleted_pod_goes_at_once_for_its_successor() -> None:
+    successor = build.pod("api-2", ready=False)
+    world = beside(
+        SERVING,
+        successor,
+        runtime=build.runtime(COPY_UID, sandboxes=[build.sandbox(successor.uid)]),
+    )
+    decision = run(world, SERVING)
+    after = build.saved(decision)
+    assert after is not None
+    assert (after.phase, after.parent.name) == (Phase.YIELDING, "api-2")
+
+
+def test_s12_a_terminating_pod_is_not_handed_back_to() -> None:
+    ending = build.pod(ready=True, terminating=True)
+    assert phase_of(run(beside(SERVING, ending), SERVING), SERVING) is Phase.SERVING
+
+
+def test_a8_a_parent_that_only_flaps_does_not_end_the_copy() -> None:
+    # READY is the API's word on the pod; a container that is merely up is no reason to go.
+    copy = serving(kind=CopyKind.SHAREABLE)
+    world = beside(copy, runtime=build.runtime(COPY_UID, UID))
+    assert phase_of(run(world, copy), copy) is Phase.SERVING
+
+
+def test_the_heir_for_which_the_hand_back_failed_is_not_tried_again() -> None:
+    copy = serving(failed_heir=UID)
+    assert phase_of(run(beside(copy), copy), copy) is Phase.SERVING
+
+
+def test_a_new_uid_is_tried_at_once() -> None:
+    copy = serving(failed_heir="uid-older")
+    assert phase_of(run(beside(copy), copy), copy) is Phase.YIELDING
+
+
+def test_an_activated_copy_stays_whatever_the_api_says() -> None:
+    orders = {"kube-system.ds.api": Override(verb=Verb.ACTIVATE, until="", reason="")}
+    ready = beside(SERVING, build.pod(), overrides=orders)
+    assert phase_of(run(ready, SERVING), SERVING) is Phase.SERVING
+    gone = beside(SERVING, build.pod("other", marked=False, controller=None), overrides=orders)
+    confirmed = replace(gone, confirmed_uids=seen(frozenset()))
+    assert not any(isinstance(a, RemoveManifest) for a in run(confirmed, SERVING).actions)
+
+
+def test_a_deactivated_copy_is_stopped() -> None:
+    orders = {"kube-system.ds.api": Override(verb=Verb.DEACTIVATE, until="", reason="")}
+    assert phase_of(run(beside(overrides=orders), SERVING), SERVING) is Phase.STOPPING
+
+
+def test_c11_decisions_never_need_the_mirror_pod() -> None:
+    # The API lists neither parent nor mirror; the DaemonSet was not yet read: the copy serves on.
+    world = beside(SERVING, build.pod("other", marked=False, controller=None))
+    assert phase_of(run(world, SERVING), SERVING) is Phase.SERVING
+
+
+# ---- while it steps aside ----------
+YIELDING = build.checkpoint(
+    phase=Phase.YIELDING, stopped_at=at(900), ended_at=at(901), stop_seconds=0.2
+)
+ENDED = build.runtime(sandboxes=[build.sandbox(UID)])
+
+
+def yielding(**fields: Any) -> Checkpoint:
+    return replace(YIELDING, **fields)
+
+
+def after_copy(**fields: Any) -> Observation:
+    """Return a node on which the copy has ended and the parent's sandbox is READY."""
+    return beside(SERVING, **{"runtime": ENDED, "manifests": {}, **fields})
+
+
+def test_the_hand_back_is_done_when_the_other_is_ready_and_the_copy_gone() -> None:
+    world = replace(after_copy(), api_pods=seen((build.pod(),)))
+    decision = run(world, YIELDING)
+    assert phase_of(decision, YIELDING) is Phase.STORED
+    assert RemoveActive in effects(decision)
+
+
+def test_the_copys_files_stay_while_its_sandbox_is_ready() -> None:
+    world = after_copy(runtime=build.runtime(UID, sandboxes=[build.sandbox(COPY_UID)]))
+    ready = replace(world, api_pods=seen((build.pod(),)))
+    assert phase_of(run(ready, YIELDING), YIELDING) is Phase.YIELDING
+
+
+@pytest.mark.parametrize(("stopped", "returns"), [(880.1, False), (879.9, True)])
+def test_the_copy_returns_when_the_other_does_not_run_after_120_s(
+    stopped: float,
+    returns: bool,
+) -> None:
+    before = yielding(stopped_at=at(stopped))
+    decision = run(after_copy(), before)
+    assert bool(build.started(decision)) is returns
+
+
+def test_b3_the_copy_returns_when_the_other_exited_3_times() -> None:
+    for attempts, returns in ((1, False), (2, True)):
+        crashed = build.runtime(
+            sandboxes=[build.sandbox(UID)],
+            containers=[build.container(UID, ContainerState.EXITED, attempt=attempts)],
+        )
+        decision = run(after_copy(runtime=crashed), YIELDING)
+        assert bool(build.started(decision)) is returns
+
+
+def test_exits_beside_the_copy_do_not_count_against_the_other() -> None:
+    crashed = build.runtime(
+        sandboxes=[build.sandbox(UID)],
+        containers=[build.container(UID, ContainerState.EXITED, attempt=5)],
+    )
+    assert not build.started(run(after_copy(runtime=crashed), yielding(attempts_at_stop=5)))
+
+
+def test_the_copy_does_not_return_while_the_other_runs() -> None:
+    late = yielding(stopped_at=at(800))
+    decision = run(after_copy(runtime=build.runtime(UID)), late)
+    assert phase_of(decision, late) is Phase.STORED
+
+
+def test_the_return_is_remembered_so_that_the_same_pod_is_not_tried_again() -> None:
+    after = build.saved(run(after_copy(), yielding(stopped_at=at(800))))
+    assert after is not None
+    assert after.failed_heir == UID
+    assert after.phase is Phase.OFFERED
+
+
+def test_the_copy_returns_when_the_api_is_lost_during_the_hand_back() -> None:
+    lost = replace(
+        after_copy(), api_contact=build.contact(reached=False, since=910), api_pods=unknown()
+    )
+    assert build.started(run(lost, yielding(stopped_at=at(800))))
+    assert not build.started(run(lost, YIELDING))
+
+
+def test_b2_a_successor_deleted_during_the_hand_back_leaves_a_tombstone_that_3b_starts() -> None:
+    gone = replace(after_copy(), api_pods=seen(()))
+    before = yielding(serves_api=True)
+    after = build.saved(run(gone, before))
+    assert after is not None
+    assert after.phase is Phase.TOMBSTONE
+    refused = replace(gone, api_contact=build.contact(refusals=1, refused_at=at(999)))
+    assert build.started(run(refused, after))
+
+
+def test_the_runtime_lost_during_the_hand_back_starts_nothing() -> None:
+    late = yielding(stopped_at=at(800))
+    assert not build.started(run(after_copy(runtime=unknown()), late))
+
+
+def test_an_unmarked_pod_is_not_covered_again_after_its_hand_back() -> None:
+    unmarked = replace(after_copy(), api_pods=seen((replace(PARENT, marked=False),)))
+    late = yielding(stopped_at=at(800))
+    assert phase_of(run(unmarked, late), late) is Phase.TOMBSTONE
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"world": build.world(anchor_uid="other", node_uid="other")},
+        {"world": build.world(node_found=False)},
+        {"api_pods": unknown("429")},
+    ],
+    ids=str,
+)
+def test_no_copy_returns_by_the_word_of_a_server_that_is_not_trusted(
+    world: dict[str, Any],
+) -> None:
+    assert not build.started(run(after_copy(**world), yielding(stopped_at=at(800))))
+
+
+def test_a_reboot_during_the_hand_back_leads_back_to_rule_3() -> None:
+    before = yielding(stopped_at=at(900, "boot-0"), ended_at=None, serves_api=True)
+    booted = build.observation(
+        api=unknown(since=990),
+        runtime=unknown(),
+        machine=build.machine(None, runtime=False),
+        kubelet_list=unknown(),
+        kubelet_in_boot=False,
+        available={},
+    )
+    offered_before = replace(
+        before, ran_in_boot="boot-0", activation=build.activation(offered=at(500, "boot-0"))
+    )
+    after = build.saved(run(booted, offered_before))
+    assert after is not None
+    assert after.phase is Phase.STORED
+    assert build.started(run(booted, after))
+
+
+# ---- rule 9: stop for sure ----------
+def test_the_kubelet_that_has_its_api_source_stops_the_copy_itself() -> None:
+    before = yielding(ended_at=None, stopped_at=at(999))
+    world = after_copy(runtime=build.runtime(COPY_UID))
+    assert StopCopy not in effects(run(world, before))
+
+
+@pytest.mark.parametrize(("stopped", "stops"), [(960.1, False), (959.9, True)])
+def test_a_copy_that_still_runs_10_s_after_its_grace_is_stopped(
+    stopped: float,
+    stops: bool,
+) -> None:
+    before = yielding(ended_at=None, stopped_at=at(stopped), stop_seconds=None)
+    world = after_copy(runtime=build.runtime(COPY_UID))
+    assert (StopCopy in effects(run(world, before))) is stops
+
+
+def test_e1_a_kubelet_without_its_api_source_is_not_waited_for() -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
+    world = build.observation(
+        api=unknown(since=900),
+        machine=build.machine(build.kubelet(started=950)),
+        runtime=build.runtime(COPY_UID),
+    )
+    stops = [a for a in run(world, before).actions if isinstance(a, StopCopy)]
+    assert [(a.uid, a.grace_seconds) for a in stops] == [(COPY_UID, 30)]
+
+
+@pytest.mark.parametrize(("stopped", "gone"), [(960.1, False), (959.9, True)])
+def test_e1_without_its_api_source_a_copy_is_gone_once_it_was_quiet_for_40_s(
+    stopped: float,
+    gone: bool,
+) -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(stopped))
+    world = build.observation(
+        api=unknown(since=900), machine=build.machine(build.kubelet(started=950))
+    )
+    assert (phase_of(run(world, before), before) is Phase.STORED) is gone
+
+
+def test_without_runtime_and_api_source_no_copy_counts_as_gone() -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(700))
+    world = build.observation(
+        api=unknown(since=600),
+        machine=build.machine(build.kubelet(started=650)),
+        runtime=unknown(),
+        processes=build.processes(build.alive(COPY_UID)),
+        had_processes=frozenset({COPY_UID}),
+    )
+    assert phase_of(run(world, before), before) is Phase.STOPPING
+
+
+def test_a_slow_copy_without_writable_host_path_is_stopped_with_1_s_of_grace() -> None:
+    before = yielding(ended_at=None, stopped_at=at(999.9), stop_seconds=4.0)
+    world = after_copy(runtime=build.runtime(COPY_UID))
+    stops = [a for a in run(world, before).actions if isinstance(a, StopCopy)]
+    assert [a.grace_seconds for a in stops] == [1]
+    writes = replace(before, generations=(build.generation(writable_host_path=True),))
+    assert StopCopy not in effects(run(world, writes))
+
+
+def test_b8_how_long_the_copy_took_to_end_is_kept() -> None:
+    before = yielding(ended_at=None, stopped_at=at(999.75), stop_seconds=None)
+    after = build.saved(run(after_copy(), before))
+    assert after is not None
+    assert after.stop_seconds == pytest.approx(0.25)
+    ready = replace(after_copy(), api_pods=seen((build.pod(),)))
+    done = build.saved(run(ready, after, now=at(1060)))
+    assert done is not None
+    assert done.phase is Phase.STORED
+    assert done.stop_seconds == pytest.approx(0.25)
+
+
+# ---- rule 8: verify ----------
+OFFERED = build.checkpoint(phase=Phase.OFFERED, since=at(900))
+
+
+def offline(**fields: Any) -> Observation:
+    """Return a node without API whose kubelet came after its loss: it manages no API pod."""
+    plain: dict[str, Any] = {
+        "machine": build.machine(build.kubelet(started=620)),
+        "kubelet_list": build.listing(since=621),
+        "manifests": build.manifests(OFFERED),
+        "available": {"runtime": at(20)},
+    }
+    return build.observation(api=unknown(since=600), **{**plain, **fields})
+
+
+def test_an_offered_copy_that_runs_serves() -> None:
+    world = offline(runtime=build.runtime(COPY_UID))
+    assert phase_of(run(world, OFFERED), OFFERED) is Phase.SERVING
+
+
+def test_a9_a_copy_that_runs_serves_though_the_kubelet_calls_it_pending() -> None:
+    decision = run(offline(runtime=build.runtime(COPY_UID)), OFFERED)
+    assert not [r for r in decision.reasons if "not started the copy" in r.sentence]
+
+
+@pytest.mark.parametrize(("since", "again"), [(880.1, False), (879.9, True)])
+def test_e4_a_copy_that_the_kubelet_did_not_start_in_120_s_is_offered_again(
+    since: float,
+    again: bool,
+) -> None:
+    before = replace(OFFERED, since=at(since))
+    assert (phase_of(run(offline(), before), before) is Phase.STOPPING) is again
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"available": {"runtime": at(950)}},
+        {"kubelet_list": build.listing(since=950)},
+        {"machine": build.machine(build.kubelet(started=950))},
+        {"kubelet_list": unknown()},
+        {"machine": unknown()},
+        {"runtime": unknown(), "available": {}},
+    ],
+    ids=str,
+)
+def test_the_start_deadline_runs_only_while_kubelet_and_runtime_are_seen(
+    late: dict[str, Any],
+) -> None:
+    before = replace(OFFERED, since=at(700))
+    assert phase_of(run(offline(**late), before), before) is Phase.OFFERED
+
+
+@pytest.mark.parametrize(("step", "wait"), [(0, 60), (1, 120), (4, 960), (5, 1800), (9, 1800)])
+def test_offers_are_repeated_after_1_min_doubling_to_30_min(step: int, wait: float) -> None:
+    before = replace(OFFERED, since=at(700), retry_step=step)
+    after = build.saved(run(offline(), before))
+    assert after is not None
+    assert after.not_before is not None
+    assert after.not_before.seconds == pytest.approx(1000 + wait)
+    assert after.retry_step == step + 1
+
+
+def test_e2_a_copy_is_offered_again_under_a_new_name_and_uid() -> None:
+    before = build.checkpoint(activations=1, retry_step=1, not_before=at(900), stopped_at=at(900))
+    after = build.saved(run(offline(manifests={}), before))
+    assert after is not None
+    assert after.activation is not None
+    assert (after.activation.number, after.activation.uid != COPY_UID) == (2, True)
+
+
+def test_a_copy_that_the_runtime_lost_is_awaited_anew() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    decision = run(offline(), before)
+    assert phase_of(decision, before) is Phase.OFFERED
+    after = build.saved(decision)
+    assert after is not None
+    assert after.activation == before.activation
+
+
+def test_e1_an_active_manifest_is_never_changed_for_newer_content() -> None:
+    newer = build.generation("g2", 2)
+    before = build.checkpoint(phase=Phase.SERVING, generations=(build.generation(), newer))
+    decision = run(offline(runtime=build.runtime(COPY_UID)), before)
+    assert not {PlaceManifest, RemoveManifest} & set(effects(decision))
+
+
+def test_an_active_manifest_removed_by_hand_is_put_back() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    world = offline(runtime=build.runtime(COPY_UID), manifests={})
+    placed = [a for a in run(world, before).actions if isinstance(a, PlaceManifest)]
+    assert [a.activation.uid for a in placed] == [COPY_UID]
+
+
+def test_an_active_manifest_edited_by_hand_is_left_with_an_alarm() -> None:
+    before = build.checkpoint(phase=Phase.SERVING, sandbox_ids=(f"sandbox-{COPY_UID}",))
+    edited = build.manifest(before, sha256="other")
+    world = offline(runtime=build.runtime(COPY_UID), manifests={edited.name: edited})
+    decision = run(world, before)
+    assert effects(decision) == ()
+    assert any("edited by hand" in reason.sentence for reason in decision.reasons)
+
+
+def test_a_second_manifest_of_ours_for_the_slot_is_removed() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    second = build.manifest(before, name="checkpointd.kube-system.other.json")
+    files = {**build.manifests(before), second.name: second}
+    removed = [
+        a.file
+        for a in run(offline(runtime=build.runtime(COPY_UID), manifests=files), before).actions
+        if isinstance(a, RemoveManifest)
+    ]
+    assert removed == [second.name]
+
+
+def test_foreign_manifests_are_never_touched() -> None:
+    foreign = build.manifest(OFFERED, name="etcd.json", ours=False, slot=None)
+    decision = run(build.observation(manifests={"etcd.json": foreign}), build.checkpoint())
+    assert RemoveManifest not in effects(decision)
+
+
+def test_a_manifest_directory_that_cannot_be_read_hinders_no_start() -> None:
+    world = offline(manifests=unknown())
+    assert build.started(run(world, build.checkpoint()))
+
+
+def test_a_manifest_of_ours_that_the_store_does_not_know_is_adopted() -> None:
+    decision = decide(
+        offline(runtime=build.runtime(COPY_UID)), build.stored(), build.POLICY, build.NOW
+    )
+    after = build.saved(decision)
+    assert after is not None
+    assert (after.phase, after.parent.uid) == (Phase.OFFERED, UID)
+    assert after.activation is not None
+    assert after.activation.uid == COPY_UID
+
+
+def test_an_adopted_slot_is_not_stored_a_second_time_in_the_same_cycle() -> None:
+    world = beside(candidates={UID: seen(build.candidate())})
+    decision = decide(world, build.stored(), build.POLICY, build.NOW)
+    phases = [a.checkpoint.phase for a in decision.actions if isinstance(a, SaveCheckpoint)]
+    assert phases == [Phase.OFFERED]
