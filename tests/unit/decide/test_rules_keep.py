@@ -1,0 +1,449 @@
+"""Rules 1, 2, 5 and 10: what is stored, what is kept, and what alone removes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkpointd.decide import decide
+from checkpointd.model.checkpoint import Checkpoint, Phase
+from checkpointd.model.decision import (
+    Decision,
+    PruneGenerations,
+    Question,
+    RemoveManifest,
+    RemoveStore,
+    SaveCheckpoint,
+    SaveNode,
+    Topic,
+    WriteGeneration,
+)
+from checkpointd.model.files import CopyKind, Refusal, Refused
+from checkpointd.model.observation import Observation, OwnerWord
+from checkpointd.model.pods import ApiPod, Slot
+from tests.builders import observations as build
+from tests.builders.observations import (
+    COPY_UID,
+    at,
+    effects,
+    phase_of,
+    run,
+    saved,
+    seen,
+    started,
+    unknown,
+)
+
+UID = "uid-api-1"
+OTHER = build.pod("other", marked=False, controller=None)
+BARE = build.word(build.pod(controller=None), bound=False)
+CONFIRMED = seen(frozenset({"uid-other"}), read=999)
+"""A consistent LIST, sent at 999 s, that does not have the parent."""
+
+
+def gone(**fields: Any) -> Observation:
+    """Return a node in contact whose API no longer lists the pod; a consistent LIST agrees."""
+    plain: dict[str, Any] = {"confirmed_uids": CONFIRMED}
+    return build.observation(OTHER, **{**plain, **fields})
+
+
+# ---- rule 2: store ----------
+def first(*pods: ApiPod, **fields: Any) -> Decision:
+    """Decide with an empty store; every pod has its rendering."""
+    renderings = {pod.uid: seen(build.candidate(pod, hash=f"g-{pod.name}")) for pod in pods}
+    plain: dict[str, Any] = {"candidates": renderings}
+    world = build.observation(*pods, **{**plain, **fields})
+    return decide(world, build.stored(), build.POLICY, build.NOW)
+
+
+def test_b14_a_marked_pod_is_stored_in_one_cycle() -> None:
+    decision = first(build.pod())
+    assert WriteGeneration in effects(decision)
+    assert saved(decision) is not None
+
+
+def test_the_files_are_written_before_the_state_that_names_them() -> None:
+    kinds = effects(first(build.pod()))
+    assert kinds[-1] is SaveCheckpoint
+    assert kinds.index(WriteGeneration) < len(kinds) - 1
+
+
+def test_a7_a_pod_that_is_pending_at_first_sight_is_stored() -> None:
+    assert saved(first(build.pod(phase="Pending", ready=False)))
+
+
+def test_a_pod_that_neither_kubelet_nor_runtime_has_is_not_stored_yet() -> None:
+    assert effects(first(build.pod(), kubelet_list=build.listing())) == ()
+    assert saved(first(build.pod(), kubelet_list=unknown(), runtime=build.runtime(UID)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"marked": False}, {"terminating": True}, {"phase": "Succeeded"}, {"phase": "Failed"}],
+    ids=str,
+)
+def test_c15_what_is_not_marked_or_ends_is_not_stored(fields: dict[str, Any]) -> None:
+    assert effects(first(build.pod(**fields))) == ()
+
+
+def test_nothing_is_stored_by_the_word_of_a_server_that_is_not_trusted() -> None:
+    assert effects(first(build.pod(), world=build.world(anchor_uid="other", node_uid="x"))) == ()
+
+
+def test_a_namespace_has_room_for_20_checkpoints() -> None:
+    pods = [build.pod(f"web-{n:02}", controller=None) for n in range(25)]
+    decision = first(*pods)
+    slots = {a.slot for a in decision.actions if isinstance(a, WriteGeneration)}
+    assert len(slots) == 20
+
+
+def test_of_two_pods_in_a_slot_the_older_is_the_parent() -> None:
+    older, newer = build.pod("api-9"), build.pod("api-1", created="2026-01-01T00:00:09Z")
+    after = saved(first(newer, older))
+    assert after is not None
+    assert after.parent.name == "api-9"
+
+
+def test_b12_a_refused_pod_is_not_stored_and_people_are_told_why() -> None:
+    pod = build.pod()
+    no = Refused(
+        parent_uid=pod.uid,
+        refusals=(Refusal(field="spec.restartPolicy", reason="Never", remedy="mark it"),),
+    )
+    decision = first(pod, candidates={pod.uid: seen(no)})
+    assert effects(decision) == ()
+    assert any("spec.restartPolicy" in reason.sentence for reason in decision.reasons)
+
+
+def stored_world(pod: ApiPod, hash_: str, **fields: Any) -> Observation:
+    rendering = build.candidate(pod, hash=hash_, spec_hash=f"s-{hash_}")
+    plain: dict[str, Any] = {
+        "candidates": {pod.uid: seen(rendering)},
+        "runtime": build.runtime(pod.uid),
+    }
+    return build.observation(pod, **{**plain, **fields})
+
+
+KNOWN = build.checkpoint(sandbox_ids=(f"sandbox-{UID}",))
+
+
+def test_f1_an_unproven_generation_stands_beside_the_proven_one() -> None:
+    after = saved(run(stored_world(build.pod(ready=False), "g2"), KNOWN))
+    assert after is not None
+    assert [(g.hash, g.is_proven) for g in after.generations] == [("g1", True), ("g2", False)]
+
+
+@pytest.mark.parametrize(("ready", "proven"), [(940.1, False), (939.9, True)])
+def test_a_generation_is_proven_once_its_pod_was_ready_for_60_s(
+    ready: float,
+    proven: bool,
+) -> None:
+    before = replace(KNOWN, generations=(build.generation(spec_proven=False),))
+    world = stored_world(build.pod(), "g1", ready_since={UID: at(ready)})
+    after = saved(run(world, before)) or before
+    assert after.generations[0].is_proven is proven
+
+
+def test_content_is_proven_only_by_a_container_that_started_after_it_was_placed() -> None:
+    placed = "2026-01-01T00:10:00Z"
+    unproven = build.generation(spec_proven=False, content_proven=False, placed=placed)
+    before = replace(KNOWN, generations=(unproven,))
+    for begun, proven in (("2026-01-01T00:09:59Z", False), ("2026-01-01T00:10:00Z", True)):
+        pod = build.pod(started=begun)
+        world = stored_world(pod, "g1", ready_since={UID: at(100)})
+        after = saved(run(world, before))
+        assert after is not None
+        kept = after.generations[0]
+        assert (kept.spec_proven, kept.content_proven) == (True, proven)
+
+
+def test_kept_are_the_newest_and_the_last_proven_of_two_specs() -> None:
+    several = tuple(
+        build.generation(f"g{n}", n, spec_hash=f"s{n}", content_proven=n < 4) for n in range(1, 6)
+    )
+    decision = run(stored_world(build.pod(ready=False), "g5"), replace(KNOWN, generations=several))
+    pruned = [a for a in decision.actions if isinstance(a, PruneGenerations)]
+    assert [a.keep for a in pruned] == [frozenset({"g5", "g3", "g2"})]
+
+
+def test_what_is_active_is_kept() -> None:
+    several = tuple(build.generation(f"g{n}", n, spec_hash=f"s{n}") for n in range(1, 6))
+    serving = build.checkpoint(phase=Phase.SERVING, generations=several)
+    after = saved(run(stored_world(build.pod(ready=False), "g5"), serving))
+    assert after is not None
+    assert after.generation("g1") is not None
+
+
+# ---- rule 5: the copy ----------
+def serving(**fields: Any) -> Checkpoint:
+    plain: dict[str, Any] = {"phase": Phase.SERVING, "sandbox_ids": (f"sandbox-{COPY_UID}",)}
+    return build.checkpoint(fields.pop("parent", BARE), **{**plain, **fields})
+
+
+def beside(of: Checkpoint, **fields: Any) -> Observation:
+    plain: dict[str, Any] = {
+        "runtime": build.runtime(COPY_UID),
+        "manifests": build.manifests(of),
+    }
+    return gone(**{**plain, **fields})
+
+
+def test_the_copy_of_a_pod_without_daemon_set_stops_at_once_when_the_list_is_confirmed() -> None:
+    copy = serving(gone_since=at(998))
+    assert phase_of(run(beside(copy), copy), copy) is Phase.STOPPING
+    unconfirmed = beside(copy, confirmed_uids=seen(frozenset(), read=997))
+    assert phase_of(run(unconfirmed, copy), copy) is Phase.SERVING
+
+
+def test_b1e_a_consistent_list_is_asked_for_before_anything_is_retired() -> None:
+    copy = serving(gone_since=at(998))
+    decision = run(beside(copy, confirmed_uids=unknown()), copy)
+    asked = [q for q in decision.questions if q.topic is Topic.CONFIRM_LIST]
+    assert asked == [Question(Topic.CONFIRM_LIST, after=at(998))]
+
+
+def test_b1_a_consistent_list_that_still_has_the_pod_stops_nothing() -> None:
+    copy = serving(gone_since=at(998))
+    contrary = beside(copy, confirmed_uids=seen(frozenset({UID})))
+    assert phase_of(run(contrary, copy), copy) is Phase.SERVING
+
+
+def test_a_parent_that_finalizers_keep_terminating_is_as_good_as_gone() -> None:
+    pod = build.pod(controller=None, terminating=True, ready=False)
+    copy = serving(parent=build.word(pod), gone_since=at(998))
+    world = beside(copy, api_pods=seen((pod,)), confirmed_uids=seen(frozenset({UID})))
+    assert phase_of(run(world, copy), copy) is Phase.STOPPING
+
+
+DAEMON_PARENT = build.word(bound=False)
+
+
+@pytest.mark.parametrize(("since", "stops"), [(700.1, False), (699.9, True)])
+def test_b2_a_daemon_sets_copy_stays_until_it_was_not_wanted_for_5_min(
+    since: float,
+    stops: bool,
+) -> None:
+    copy = serving(
+        parent=DAEMON_PARENT,
+        gone_since=at(600),
+        owner_word=OwnerWord.NOT_HERE,
+        owner_word_since=at(since),
+    )
+    assert (phase_of(run(beside(copy), copy), copy) is Phase.STOPPING) is stops
+
+
+@pytest.mark.parametrize("word", [OwnerWord.WANTS, None])
+def test_b2_a_daemon_sets_copy_stays_while_the_daemon_set_wants_it_or_cannot_be_read(
+    word: OwnerWord | None,
+) -> None:
+    copy = serving(
+        parent=DAEMON_PARENT, gone_since=at(100), owner_word=word, owner_word_since=at(100)
+    )
+    decision = run(beside(copy), copy)
+    assert phase_of(decision, copy) is Phase.SERVING
+    unreadable = any("cannot be read" in reason.sentence for reason in decision.reasons)
+    assert unreadable is (word is None)
+
+
+def test_b2_the_last_api_server_is_never_stopped_by_a_timer() -> None:
+    copy = serving(serves_api=True, gone_since=at(100))
+    mine = build.contact(local=True, listening_pods=frozenset({COPY_UID}))
+    assert phase_of(run(beside(copy, api=mine), copy), copy) is Phase.SERVING
+    other = build.contact(local=False)
+    assert phase_of(run(beside(copy, api=other), copy), copy) is Phase.STOPPING
+
+
+def test_b2_replay_824_the_copy_outlives_the_loss_of_the_api_64_s_later() -> None:
+    copy = serving(parent=DAEMON_PARENT, serves_api=True, gone_since=at(936))
+    lost = build.observation(
+        api=unknown(since=1000), runtime=build.runtime(COPY_UID), manifests=build.manifests(copy)
+    )
+    decision = run(lost, copy)
+    assert phase_of(decision, copy) is Phase.SERVING
+    assert RemoveManifest not in effects(decision)
+
+
+def test_an_unmarked_pod_retires_like_a_deleted_one() -> None:
+    pod = build.pod(marked=False)
+    world = build.observation(pod, runtime=build.runtime(UID))
+    after = saved(run(world, KNOWN))
+    assert after is not None
+    assert after.phase is Phase.TOMBSTONE
+    assert after.gone_since == build.NOW
+
+
+def test_a_copy_of_an_unmarked_pod_steps_aside_for_it() -> None:
+    pod = build.pod(marked=False)
+    copy = build.checkpoint(phase=Phase.SERVING, kind=CopyKind.SHAREABLE)
+    world = build.observation(
+        pod, runtime=build.runtime(UID, COPY_UID), manifests=build.manifests(copy)
+    )
+    assert phase_of(run(world, copy), copy) is Phase.YIELDING
+
+
+def test_copies_of_a_deleted_node_stop_after_1_h() -> None:
+    copy = build.checkpoint(phase=Phase.SERVING)
+    world = beside(copy, world=build.world(node_found=False))
+    for since, stops in ((-2601.0, True), (-2599.0, False)):
+        record = build.node_record(node_deleted_since=at(since))
+        store = build.stored(copy, node=record)
+        decision = decide(world, store, build.POLICY, build.NOW)
+        assert (phase_of(decision, copy) is Phase.STOPPING) is stops
+    serves = replace(copy, serves_api=True)
+    store = build.stored(serves, node=build.node_record(node_deleted_since=at(-9999)))
+    decision = decide(world, store, build.POLICY, build.NOW)
+    assert phase_of(decision, serves) is Phase.SERVING
+
+
+# ---- rule 5: the store ----------
+def tombstone(**fields: Any) -> Checkpoint:
+    plain: dict[str, Any] = {"phase": Phase.TOMBSTONE, "gone_since": at(600), "sandbox_ids": ()}
+    return build.checkpoint(fields.pop("parent", BARE), **{**plain, **fields})
+
+
+@pytest.mark.parametrize(("since", "goes"), [(700.1, False), (699.9, True)])
+def test_b1c_the_store_goes_5_min_after_the_pod_is_no_longer_wanted(
+    since: float,
+    goes: bool,
+) -> None:
+    before = tombstone(gone_since=at(since))
+    decision = run(gone(), before)
+    assert (RemoveStore in effects(decision)) is goes
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        build.observation(api=unknown(since=100)),
+        build.observation(api=unknown(since=100), confirmed_uids=CONFIRMED),
+        gone(world=build.world(anchor_uid="other", node_uid="other")),
+        gone(world=build.world(node_found=False)),
+        gone(world=build.world(anchor="", anchor_uid="", node_uid="other")),
+        gone(world=unknown("403")),
+        gone(api_pods=unknown("429")),
+        gone(api=build.contact(refusals=1, refused_at=at(999))),
+        gone(confirmed_uids=unknown()),
+        gone(confirmed_uids=seen(frozenset(), read=500)),
+        gone(manager_state="stopping"),
+    ],
+    ids=range(11),
+)
+def test_b1_no_store_goes_unless_a_trusted_world_says_so_twice(world: Observation) -> None:
+    decision = run(world, tombstone())
+    assert RemoveStore not in effects(decision)
+    assert phase_of(decision, tombstone()) is Phase.TOMBSTONE
+
+
+def test_s10_the_grace_runs_anew_after_unknown_and_after_a_reboot() -> None:
+    after = saved(run(build.observation(api=unknown(since=990)), tombstone()))
+    assert after is not None
+    assert after.gone_since is None
+    rebooted = saved(run(gone(), tombstone(gone_since=at(1, "boot-0"))))
+    assert rebooted is not None
+    assert rebooted.gone_since == build.NOW
+
+
+def test_s10_the_grace_goes_on_over_a_restart_of_the_daemon() -> None:
+    world = replace(gone(), started=at(990))
+    assert RemoveStore in effects(run(world, tombstone()))
+
+
+def test_b6_a_pod_deleted_while_the_node_was_off_is_started_until_the_api_tells() -> None:
+    before = build.checkpoint(build.word(build.pod(controller=None)), ran_in_boot="boot-0")
+    dead = build.observation(
+        api=unknown(since=900),
+        machine=build.machine(build.kubelet(started=905)),
+        kubelet_list=build.listing(since=906),
+    )
+    assert started(run(replace(dead, started=at(900)), before))
+
+
+def test_all_of_two_checkpoints_gone_at_once_removes_nothing_at_first() -> None:
+    two = (
+        tombstone(parent=build.word(build.pod("a-1", controller=None), bound=False)),
+        tombstone(parent=build.word(build.pod("b-1", controller=None), bound=False)),
+    )
+    decision = run(gone(), *two)
+    assert RemoveStore not in effects(decision)
+    assert any("all at once" in reason.sentence for reason in decision.reasons)
+    record = build.node_record(all_gone_since=at(690))
+    early = decide(gone(), build.stored(*two, node=record), build.POLICY, at(989))
+    assert RemoveStore not in effects(early)
+    stale = gone(confirmed_uids=seen(frozenset(), read=989))
+    assert RemoveStore not in effects(
+        decide(stale, build.stored(*two, node=record), build.POLICY, build.NOW)
+    )
+    late = decide(gone(), build.stored(*two, node=record), build.POLICY, build.NOW)
+    assert effects(late).count(RemoveStore) == 2
+
+
+def test_an_api_servers_tombstone_stays_until_another_serves() -> None:
+    before = tombstone(serves_api=True, parent=DAEMON_PARENT)
+    mine = build.contact(local=True, listening_pods=frozenset({UID}))
+    assert RemoveStore not in effects(run(gone(api=mine), before))
+    assert RemoveStore in effects(run(gone(), before))
+
+
+def test_a_pod_that_is_wanted_again_is_no_tombstone() -> None:
+    pod = build.pod("api-2")
+    after = saved(run(build.observation(pod), tombstone(parent=DAEMON_PARENT)))
+    assert after is not None
+    assert (after.phase, after.parent.name, after.gone_since) == (Phase.STORED, "api-2", None)
+
+
+def test_a_bare_pod_created_again_under_its_name_is_the_new_parent() -> None:
+    again = build.pod(controller=None, uid="uid-new", created="2026-01-01T01:00:00Z")
+    after = saved(
+        run(build.observation(again), build.checkpoint(build.word(build.pod(controller=None))))
+    )
+    assert after is not None
+    assert (after.phase, after.parent.uid) == (Phase.STORED, "uid-new")
+
+
+def test_s8_what_the_list_of_this_node_does_not_cover_is_no_reason() -> None:
+    # The list is of all namespaces: a pod of another one is found in it, and its slot is its own.
+    pod = build.pod(namespace="other")
+    slot = Slot("other", "ds.api")
+    before = build.checkpoint(build.word(pod), slot=slot)
+    assert phase_of(run(build.observation(pod), before), before) is Phase.STORED
+
+
+def test_what_could_not_be_removed_is_removed_later() -> None:
+    before = build.checkpoint(BARE, phase=Phase.REMOVED)
+    assert RemoveStore in effects(run(gone(), before))
+    # The word was trusted when it was decided: the API's loss since does not bring the pod back.
+    assert RemoveStore in effects(run(build.observation(api=unknown()), before))
+    assert RemoveStore not in effects(run(gone(manager_state="stopping"), before))
+
+
+# ---- rule 1, and quiet ----------
+def test_i5_a_link_that_flaps_starts_and_stops_nothing() -> None:
+    parent = build.pod()
+    for api in (build.contact(), unknown(since=999), build.contact(refusals=1)):
+        world = build.observation(parent, api=api, runtime=build.runtime(UID))
+        assert effects(run(world, KNOWN)) == ()
+
+
+def test_nothing_is_written_while_nothing_changes() -> None:
+    world = build.observation(build.pod(), runtime=build.runtime(UID))
+    (first_time,) = run(world, KNOWN).actions
+    assert isinstance(first_time, SaveNode)  # it has found out where the kubelet keeps its files
+    decision = decide(world, build.stored(KNOWN, node=first_time.record), build.POLICY, build.NOW)
+    assert decision.actions == ()
+    assert decision.look_again.seconds > build.NOW.seconds
+
+
+def test_a_steady_node_asks_the_api_server_for_nothing() -> None:
+    decision = run(build.observation(build.pod(), runtime=build.runtime(UID)), KNOWN)
+    assert not {q.topic for q in decision.questions} & {
+        Topic.CONFIRM_LIST,
+        Topic.OWNER,
+        Topic.LEASE,
+    }
+
+
+def test_the_same_facts_are_decided_alike() -> None:
+    world = build.observation(build.pod(), runtime=build.runtime(UID))
+    assert run(world, KNOWN) == run(world, KNOWN)
