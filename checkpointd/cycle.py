@@ -46,6 +46,8 @@ FIRST_LOOK = 2.0
 FIRST_FACTS = (MachineRead, ManifestsRead, ManagerRead)
 MANAGER_PATIENCE = 5.0
 """Seconds for which a start waits for PID 1's answer while PID 1 is systemd (rule 11)."""
+MOST_AT_ONCE = 10
+"""Cycles in a row that may change a state; more would be a fault, and is slowed down."""
 FAULT_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 """Seconds after a failed action until the next cycle: doubling from FAULT_PAUSE."""
@@ -114,6 +116,7 @@ class Cycle:
         self._told = Teller()
         self._look_again = now
         self._failures = 0
+        self._restless = 0
         self._manager_asked: Instant | None = None
 
     def first(self) -> None:
@@ -208,6 +211,10 @@ class Cycle:
 
     def _pace(self, decision: Decision, outcomes: tuple[Outcome, ...]) -> None:
         self._look_again = decision.look_again
+        self._restless = self._restless + 1 if any(r.changed for r in decision.reasons) else 0
+        if self._restless > MOST_AT_ONCE:
+            self._told.fault("states change without rest: a fault of ours, slowed down")
+            self._look_again = self.world.clock.now().plus(FAULT_PAUSE)
         if not any(outcome.error for outcome in outcomes):
             self._failures = 0
             return

@@ -93,6 +93,8 @@ def _yields(e: Evidence) -> bool:
     """Rule 4: shareable, exclusive and blocking copies step aside at different moments."""
     if e.api is not Api.TRUSTED or not e.can_stop:
         return False
+    if e.cut_off and e.managed is not Is.YES:
+        return False  # rule 3c would start it again: nobody else will
     if e.kind is CopyKind.BLOCKING:
         return True
     if e.kind is CopyKind.SHAREABLE:
@@ -178,7 +180,8 @@ TABLE: tuple[Row, ...] = (
     _row(_SERVING, "5", _STOPPING, "the API server no longer wants the pod here", _is_unwanted),
     _row(_SERVING, "4", _YIELDING, "the real pod is back",
          lambda e: e.order is not Order.ACTIVATE and _yields(e)),
-    _row(_SERVING, "8 lost", _OFFERED, "the runtime no longer has the copy", lambda e: e.copy_lost),
+    _row(_SERVING, "8 lost", _OFFERED, "the runtime no longer has the copy",
+         lambda e: e.copy_lost and e.copy_runs is Is.NO),
     _row(_SERVING, "1", _SERVING, "the copy serves"),
 
     _row(_YIELDING, "11", _YIELDING, "the machine goes down", lambda e: e.frozen),
