@@ -97,8 +97,22 @@ def test_a3c_the_copy_goes_when_the_runtime_is_back_with_the_parent_ready() -> N
 def test_a_shareable_copy_stays_until_the_other_is_ready() -> None:
     copy = serving(kind=CopyKind.SHAREABLE)
     assert phase_of(run(beside(copy), copy), copy) is Phase.SERVING
-    ready = beside(copy, build.pod())
+    ready = beside(copy, build.pod(), runtime=build.runtime(COPY_UID, UID))
     assert phase_of(run(ready, copy), copy) is Phase.YIELDING
+
+
+def test_a_copy_stays_when_the_api_calls_a_pod_ready_that_does_not_run_here() -> None:
+    # A kubelet that is cut off renews no status: what the API calls Ready is what it was.
+    copy = serving(kind=CopyKind.SHAREABLE)
+    assert phase_of(run(beside(copy, build.pod()), copy), copy) is Phase.SERVING
+
+
+def test_3c_a_blocking_copy_stays_while_the_kubelet_is_cut_off() -> None:
+    copy = serving(kind=CopyKind.BLOCKING)
+    world = beside(
+        copy, kubelet_list=build.listing(), lease=seen("renewed at 880", since=890, read=995)
+    )
+    assert phase_of(run(world, copy), copy) is Phase.SERVING
 
 
 def test_a_blocking_copy_goes_as_soon_as_the_api_is_trusted() -> None:
@@ -190,7 +204,7 @@ def after_copy(**fields: Any) -> Observation:
 
 
 def test_the_hand_back_is_done_when_the_other_is_ready_and_the_copy_gone() -> None:
-    world = replace(after_copy(), api_pods=seen((build.pod(),)))
+    world = replace(after_copy(runtime=build.runtime(UID)), api_pods=seen((build.pod(),)))
     decision = run(world, YIELDING)
     assert phase_of(decision, YIELDING) is Phase.STORED
     assert RemoveActive in effects(decision)
@@ -334,6 +348,14 @@ def test_e1_a_kubelet_without_its_api_source_is_not_waited_for() -> None:
     assert [(a.uid, a.grace_seconds) for a in stops] == [(COPY_UID, 30)]
 
 
+def test_a_kubelet_that_is_not_seen_is_given_the_time_to_stop_the_copy_itself() -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
+    world = build.observation(
+        api=unknown(since=900), machine=unknown(), runtime=build.runtime(COPY_UID)
+    )
+    assert StopCopy not in effects(run(world, before))
+
+
 @pytest.mark.parametrize(("stopped", "gone"), [(960.1, False), (959.9, True)])
 def test_e1_without_its_api_source_a_copy_is_gone_once_it_was_quiet_for_40_s(
     stopped: float,
@@ -372,7 +394,7 @@ def test_b8_how_long_the_copy_took_to_end_is_kept() -> None:
     after = build.saved(run(after_copy(), before))
     assert after is not None
     assert after.stop_seconds == pytest.approx(0.25)
-    ready = replace(after_copy(), api_pods=seen((build.pod(),)))
+    ready = replace(after_copy(runtime=build.runtime(UID)), api_pods=seen((build.pod(),)))
     done = build.saved(run(ready, after, now=at(1060)))
     assert done is not None
     assert done.phase is Phase.STORED
@@ -432,6 +454,14 @@ def test_the_start_deadline_runs_only_while_kubelet_and_runtime_are_seen(
     assert phase_of(run(offline(**late), before), before) is Phase.OFFERED
 
 
+def test_the_start_deadline_runs_only_once_the_manifest_lies_there() -> None:
+    before = replace(OFFERED, since=at(700))
+    missing = offline(manifests={})
+    assert phase_of(run(missing, before), before) is Phase.OFFERED
+    fresh = offline(manifests=seen(build.manifests(before), since=950))
+    assert phase_of(run(fresh, before), before) is Phase.OFFERED
+
+
 @pytest.mark.parametrize(("step", "wait"), [(0, 60), (1, 120), (4, 960), (5, 1800), (9, 1800)])
 def test_offers_are_repeated_after_1_min_doubling_to_30_min(step: int, wait: float) -> None:
     before = replace(OFFERED, since=at(700), retry_step=step)
@@ -457,6 +487,13 @@ def test_a_copy_that_the_runtime_lost_is_awaited_anew() -> None:
     after = build.saved(decision)
     assert after is not None
     assert after.activation == before.activation
+
+
+def test_a_copy_with_live_processes_is_not_lost_in_an_older_look_at_the_runtime() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    seen_by_kernel = build.processes(build.alive(COPY_UID, 4711))
+    decision = run(offline(processes=seen_by_kernel), before)
+    assert phase_of(decision, before) is Phase.SERVING
 
 
 def test_e1_an_active_manifest_is_never_changed_for_newer_content() -> None:
