@@ -7,7 +7,7 @@ from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.evidence import Want
 from checkpointd.model.files import CopyKind
-from checkpointd.model.moments import Instant, Unknown
+from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import Observation
 
 
@@ -73,14 +73,23 @@ def is_deadline_over(checkpoint: Checkpoint, scene: Scene) -> bool:
 
 
 def _offer_start(checkpoint: Checkpoint, observation: Observation) -> Instant | None:
-    """Return when the start-deadline began: it runs only while kubelet and runtime are Seen."""
+    """Return when the start-deadline began: it runs only while kubelet and runtime are Seen.
+
+    A manifest that could not be placed yet says nothing against the kubelet.
+    """
     machine = observation.machine
     runtime_since = observation.available.get("runtime")
     if isinstance(machine, Unknown) or machine.value.kubelet is None or runtime_since is None:
         return None
     if isinstance(observation.kubelet_list, Unknown):
         return None
-    moments = [
+    manifests, activation = observation.manifests, checkpoint.activation
+    moments: list[Instant] = []
+    if isinstance(manifests, Seen):
+        if activation is not None and activation.file not in manifests.value:
+            return None
+        moments.append(manifests.since)
+    moments += [
         machine.value.kubelet.started,
         runtime_since,
         observation.kubelet_list.value.answering_since,

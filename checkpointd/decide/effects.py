@@ -148,7 +148,8 @@ def _stops(checkpoint: Checkpoint, scene: Scene) -> Iterator[Action]:
         yield StopCopy(checkpoint.slot, activation.uid, min(grace, BOUNDED_GRACE))
         return
     late = scene.timers.passed(checkpoint.stopped_at, grace + scene.policy.times.stop_extra)
-    if late or not runs.is_source_ready(scene.observation):
+    seen = isinstance(scene.observation.machine, Seen)
+    if late or (seen and not runs.is_source_ready(scene.observation)):
         yield StopCopy(checkpoint.slot, activation.uid, grace)
 
 

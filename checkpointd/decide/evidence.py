@@ -30,10 +30,12 @@ class Findings:
 def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
     """Gather the evidence of one slot."""
     heir = words.find_heir(checkpoint)
-    running = _judge_parents(checkpoint, scene)
+    each = _judge_parents(checkpoint, scene)
+    running = runs.any_of(each.values())
     copy = _judge_copy(checkpoint, scene)
     managed = _judge_managed(heir or checkpoint.parent, checkpoint, scene)
-    heir_state = heirs.judge_heir(checkpoint, heir, managed.answer, scene)
+    heir_runs = each[heir.uid].answer if heir is not None else Is.NO
+    heir_state = heirs.judge_heir(checkpoint, heir, heirs.Local(heir_runs, managed.answer), scene)
     evidence = Evidence(
         frozen=scene.frozen,
         order=scenes.find_order(scene.observation, slot_key(checkpoint), scene.wall),
@@ -84,12 +86,13 @@ def choose(checkpoint: Checkpoint) -> Generation | None:
     return max(candidates, key=lambda generation: generation.number, default=None)
 
 
-def _judge_parents(checkpoint: Checkpoint, scene: Scene) -> Judgement:
+def _judge_parents(checkpoint: Checkpoint, scene: Scene) -> dict[str, Judgement]:
+    """Judge parent and successor, by UID."""
     ids = [checkpoint.parent.uid]
     if checkpoint.successor is not None:
         ids.append(checkpoint.successor.uid)
-    return runs.any_of(
-        runs.judge_runs(
+    return {
+        uid: runs.judge_runs(
             uid,
             scene.observation,
             scene.policy,
@@ -97,7 +100,7 @@ def _judge_parents(checkpoint: Checkpoint, scene: Scene) -> Judgement:
             sandboxes=frozenset(checkpoint.sandbox_ids),
         )
         for uid in ids
-    )
+    }
 
 
 def _judge_copy(checkpoint: Checkpoint, scene: Scene) -> Judgement:

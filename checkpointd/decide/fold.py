@@ -136,7 +136,7 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
             old = before.owners.get(fact.slot, Unknown("not yet read", before.started))
             return replace(before, owners={**before.owners, fact.slot: merge(old, fact.result)})
         case facts.LeaseRead():
-            return replace(before, lease=merge(before.lease, fact.result))
+            return _merge_lease(before, fact.result, times)
         case facts.MachineRead():
             return _merge_machine(before, fact.result)
         case facts.KubeletListRead():
@@ -261,6 +261,19 @@ def _merge_pods(before: Observation, result: Seen[tuple[ApiPod, ...]] | Unknown)
         pod.uid: before.ready_since.get(pod.uid, result.at) for pod in result.value if pod.ready
     }
     return replace(before, api_pods=merge(before.api_pods, result), ready_since=ready)
+
+
+def _merge_lease(before: Observation, result: Seen[str] | Unknown, times: Times) -> Observation:
+    """Note since when the lease has been read: a longer pause between two looks ends that."""
+    old = before.lease
+    if (
+        isinstance(old, Seen)
+        and isinstance(result, Seen)
+        and result.at.seconds_since(old.at) > times.lease_stale
+    ):
+        old = Unknown("not read for some time", result.at)
+    after = replace(before, lease=merge(before.lease, result))
+    return _note_available(after, "lease", old, result)
 
 
 def _merge_machine(before: Observation, result: Seen[MachineProcesses] | Unknown) -> Observation:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from checkpointd.decide import runs
 from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Phase, Word
@@ -9,22 +11,36 @@ from checkpointd.model.evidence import Api, Heir, Is
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import ContainerState, Runtime
 
+LEASE_RENEWED = 20.0
+"""Seconds: a kubelet renews its lease every 10 s (pkg/kubelet/kubelet.go: a quarter of 40 s)."""
 SLOW_STOP = 0.5
 """Seconds: a copy whose last stop took longer goes when the other is bound (rule 4)."""
 
 
-def judge_heir(checkpoint: Checkpoint, heir: Word | None, managed: Is, scene: Scene) -> Heir:
-    """Return the heir's state."""
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Hold what this host says of the heir: does it run, does the kubelet manage it."""
+
+    runs: Is
+    managed: Is
+
+
+def judge_heir(checkpoint: Checkpoint, heir: Word | None, local: Local, scene: Scene) -> Heir:
+    """Return the heir's state.
+
+    READY is the API's word, which a kubelet that is cut off renews no more: it must run here too.
+    """
     if heir is None:
         return Heir.NONE
-    if scene.api is Api.TRUSTED and heir.uid in scene.pods and scene.pods[heir.uid].ready:
+    pod = scene.pods.get(heir.uid) if scene.api is Api.TRUSTED else None
+    if pod is not None and pod.ready and local.runs is Is.YES:
         return Heir.READY
     runtime = scene.observation.runtime
     if isinstance(runtime, Unknown):
         return Heir.BOUND
     if _has_failed(checkpoint, heir, runtime.value, scene):
         return Heir.FAILED
-    if _may_start(checkpoint, heir, managed, runtime.value, scene):
+    if _may_start(checkpoint, heir, local.managed, runtime.value, scene):
         return Heir.GO
     return Heir.BOUND
 
@@ -64,10 +80,11 @@ def _kubelet_acts(managed: Is, scene: Scene) -> bool:
     """Tell whether the kubelet acts for the heir: it lists it, or its lease is renewed for 40 s."""
     if isinstance(scene.observation.kubelet_list, Seen):
         return managed is Is.YES
-    lease = scene.observation.lease
-    fresh = isinstance(lease, Seen) and lease.at.seconds_since(lease.since) < 40
-    lasting = scene.timers.passed(scene.observation.api_contact.reached_since, 40)
-    return fresh and lasting
+    lease, stale = scene.observation.lease, scene.policy.times.lease_stale
+    if isinstance(lease, Unknown) or scene.now.seconds_since(lease.at) > stale:
+        return False
+    watched = scene.timers.passed(scene.observation.available.get("lease"), stale)
+    return watched and lease.at.seconds_since(lease.since) < LEASE_RENEWED
 
 
 def _has_images(heir: Word, scene: Scene) -> bool:

@@ -67,6 +67,23 @@ def test_an_exclusive_copy_stays_while_anything_is_missing(missing: dict[str, An
     assert phase_of(run(beside(**missing), SERVING), SERVING) is Phase.SERVING
 
 
+@pytest.mark.parametrize(
+    ("since", "watched", "goes"),
+    [(989, 950, True), (989, 970, False), (970, 950, False)],
+)
+def test_the_lease_stands_in_for_the_kubelets_list_once_it_was_renewed_for_40_s(
+    since: float,
+    watched: float,
+    goes: bool,
+) -> None:
+    world = beside(
+        kubelet_list=unknown("401"),
+        lease=seen("renewed", since=since, read=999),
+        available={"runtime": at(20), "lease": at(watched)},
+    )
+    assert (phase_of(run(world, SERVING), SERVING) is Phase.YIELDING) is goes
+
+
 def test_an_exclusive_copy_waits_for_init_containers() -> None:
     parent = replace(PARENT, init_containers=frozenset({"prepare"}))
     assert phase_of(run(beside(SERVING, parent), SERVING), SERVING) is Phase.SERVING
