@@ -97,16 +97,20 @@ def _set_scene(
         all_gone_since=None,
         pods={pod.uid: pod for pod in listed},
     )
+    mine = _by_slot(listed)
     followed = {
-        slot: follow.follow_words(before, first, _pods_of(slot, listed))
+        slot: follow.follow_words(before, first, tuple(mine.get(slot, ())))
         for slot, before in stored.checkpoints.items()
     }
     all_gone = node.all_gone_since(followed.values(), first)
     return followed, replace(first, all_gone_since=all_gone)
 
 
-def _pods_of(slot: Slot, listed: tuple[ApiPod, ...]) -> tuple[ApiPod, ...]:
-    return tuple(pod for pod in listed if pod.slot == slot)
+def _by_slot(listed: tuple[ApiPod, ...]) -> dict[Slot, list[ApiPod]]:
+    found: dict[Slot, list[ApiPod]] = {}
+    for pod in listed:
+        found.setdefault(pod.slot, []).append(pod)
+    return found
 
 
 # ---- slots ----------
