@@ -50,7 +50,9 @@ def main() -> int:
         "Lines with | are the daemon's own log."
     )
     with Forking() as processes:
-        with Node(processes, self_hosted=True, times=TIMES, fork_daemon=False) as node:
+        with Node(
+            processes, self_hosted=True, times=TIMES, fork_daemon=False, discovery=True
+        ) as node:
             try:
                 _tell(narrator, node)
             except (TimeoutError, RuntimeError, AssertionError) as error:
@@ -102,9 +104,7 @@ def _lose_the_last(narrator: Narrator, node: Node, prober: Prober, figures: Figu
         stopwatch.watch_death(pid) as death,
         stopwatch.watch_manifest(node.layout.manifests, MANIFESTS) as manifest,
     ):
-        client = node.client()
-        client.delete(f"{workloads.PODS}/{name}")
-        client.close()
+        node.api.delete(f"{workloads.PODS}/{name}")
         narrator.say(f"Deleted: pod {name}. Nobody is left to schedule another one.")
         gone = death.wait("the API server's process ends", 20)
         placed = manifest.wait("the checkpoint is activated", 20)

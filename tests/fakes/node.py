@@ -75,7 +75,8 @@ class Node:
 
     ``times`` are SHORT_TIMES if not given, ``settings`` are lines of TOML for other sections.
     ``kubelet`` are further arguments of the embedded kubelet (``machine.kubelet``). Without
-    ``fork_daemon`` the daemon is started as in production.
+    ``fork_daemon`` the daemon is started as in production. Without ``discovery`` node name and
+    kubeconfig are set: the first contact is then a second earlier.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Node:
         settings: str = "",
         kubelet: tuple[str, ...] = (),
         fork_daemon: bool = True,
+        discovery: bool = False,
     ) -> None:
         self.processes = processes
         self.name = NAME
@@ -104,6 +106,7 @@ class Node:
         self.daemon: Daemon | None = None
         self._kubelet_arguments = kubelet
         self._fork_daemon = fork_daemon
+        self._discovery = discovery
         self._clean_up = contextlib.ExitStack()
         self._certificates = pki.shared(self.name)
         self._certificates.write(self.layout.pki)
@@ -114,6 +117,9 @@ class Node:
         self.api_server = ApiServer(self._certificates, port=self.api_port, node_name=self.name)
         self.api_server.granted.add("daemonsets")
         self.proc = self._clean_up.enter_context(ProcTree(self.layout.proc))
+        self.api = ApiClient(self.api_port, self.layout.pki)
+        """A client with every right."""
+        self._clean_up.callback(self.api.close)
         self.write_config(SHORT_TIMES if times is None else times, settings)
 
     def __enter__(self) -> Node:
@@ -266,6 +272,9 @@ class Node:
         }
         lines = ["[paths]", *(f'{name} = "{path}"' for name, path in paths.items()), "[times]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in times.items()]
+        if not self._discovery:
+            lines += ["[node]", f'name = "{self.name}"']
+            lines += ["[kubelet]", f'kubeconfig = "{layout.kubeconfig}"']
         layout.config.write_text("\n".join([*lines, settings, ""]))
 
     def start_daemon(self, *arguments: str, ready: bool = True) -> Daemon:
@@ -297,6 +306,17 @@ class Node:
         """Return a command line of the program, on this node."""
         return (sys.executable, "-m", "checkpointd", *words, "--config", str(self.layout.config))
 
+    def override(self, target: str, verb: str) -> None:
+        """Write an operator's word: ``node`` or ``<namespace>.<slot>``; "" takes it back."""
+        path = self.layout.state / "overrides" / f"{target}.json"
+        if not verb:
+            path.unlink()
+            return
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        fresh = path.with_name(f".{path.name}")
+        fresh.write_text(json.dumps({"verb": verb, "until": "", "reason": "a test"}))
+        fresh.rename(path)
+
     def status(self) -> control.Fields:
         """Read what the daemon says. Raises NotYetError where there is nothing yet."""
         path = self.layout.volatile / "status.json"
@@ -312,11 +332,7 @@ class Node:
                 return cast("control.Fields", checkpoint)
         raise NotYetError(f"no checkpoint {slot}")
 
-    # ---- the cluster ----------------------------------------------------------------------------
-    def client(self) -> ApiClient:
-        """Return a client with every right."""
-        return ApiClient(self.api_port, self.layout.pki)
-
+    # ---- what can be seen -----------------------------------------------------------------------
     def find_process(self, uid: str, name: str) -> int:
         """Return the PID of a program in a pod. Raises NotYetError where there is none."""
         pod = uid.replace("-", "_")

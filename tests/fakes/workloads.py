@@ -126,7 +126,7 @@ def self_host(node: Node) -> None:
             arguments=arguments,
         )
     )
-    client = node.client()
+    client = node.api
     wait_for("the bootstrap API server answers", lambda: client.list(PODS) == [])
     client.create(
         SECRETS, secret("apiserver-pki", {n: (layout.pki / n).read_bytes() for n in PKI_FILES})
@@ -136,7 +136,6 @@ def self_host(node: Node) -> None:
     )
     node.start_controllers()
     wait_for("the API server's pod was started once", lambda: _has_run(node))
-    client.close()
     end(bootstrap)
     wait_for("the self-hosted API server is ready", lambda: ready_pods(node, API_SERVER))
     (layout.logs / "bootstrap.log").unlink()
@@ -144,11 +143,7 @@ def self_host(node: Node) -> None:
 
 def ready_pods(node: Node, name: str) -> list[Object]:
     """Return the pods with that label that are Ready. Raises api_client.FAILURES."""
-    client = node.client()
-    try:
-        return [p for p in client.list(PODS) if is_of(p, name) and is_ready(p)]
-    finally:
-        client.close()
+    return [p for p in node.api.list(PODS) if is_of(p, name) and is_ready(p)]
 
 
 def is_of(found: Object, name: str) -> bool:

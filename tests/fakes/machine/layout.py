@@ -103,7 +103,7 @@ class Layout:
             self.manifests,
             self.kubelet,
             self.volatile,
-            self.state,
+            self.state / "overrides",
             self.pki,
             self.logs,
             self.api_state.parent,

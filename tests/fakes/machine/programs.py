@@ -13,6 +13,7 @@ import http.server
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -49,6 +50,7 @@ def web(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--directory", default="/")
     parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--reuse-port", action="store_true")
     options = parser.parse_args(arguments)
     directory = host_path(options.directory)
 
@@ -56,7 +58,7 @@ def web(arguments: list[str]) -> int:
         def __init__(self, *given: object) -> None:
             super().__init__(*given, directory=str(directory))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - socketserver's three
 
-    server = _start_to_serve(options.port, Files)
+    server = _start_to_serve(options.port, Files, reuse=options.reuse_port)
     if options.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print(f"serving on {options.port}", flush=True)
@@ -104,9 +106,17 @@ class _Server(http.server.ThreadingHTTPServer):
         """Say nothing."""
 
 
-def _start_to_serve(port: int, handler: type[http.server.SimpleHTTPRequestHandler]) -> _Server:
+def _start_to_serve(
+    port: int, handler: type[http.server.SimpleHTTPRequestHandler], *, reuse: bool
+) -> _Server:
+    """Listen; with ``reuse`` several may, as if each pod had a network of its own."""
+    server = _Server(("127.0.0.1", port), handler, bind_and_activate=False)
+    if reuse:
+        server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        return _Server(("127.0.0.1", port), handler)
+        server.server_bind()
+        server.server_activate()
+        return server
     except OSError as error:
         print(f"{port}: {error.strerror}", file=sys.stderr)
         raise SystemExit(1) from error
