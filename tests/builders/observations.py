@@ -393,6 +393,16 @@ def observation(
     return Observation(boot_id=BOOT, started=at(15), api_contact=reach, **{**quiet, **plain})
 
 
+OFFLINE_KUBELET = machine(kubelet(started=920))
+"""A kubelet that was started after the API server was lost (at 900 s): it manages nothing."""
+
+
+def silent(**fields: Any) -> Observation:
+    """Return a node whose API is Unknown since 900 s; the kubelet, started since, lists nothing."""
+    plain: dict[str, Any] = {"machine": OFFLINE_KUBELET, "kubelet_list": listing(since=921)}
+    return observation(api=unknown(since=900), **{**plain, **fields})
+
+
 def _is_reading(value: object) -> bool:
     return isinstance(value, (Seen, Unknown))
 

@@ -1,0 +1,281 @@
+"""Rules 8 and 9: an offered copy is verified, and a copy is stopped for sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkpointd.decide import decide
+from checkpointd.model.checkpoint import Checkpoint, Phase
+from checkpointd.model.decision import (
+    PlaceManifest,
+    RemoveManifest,
+    SaveCheckpoint,
+    StopCopy,
+)
+from checkpointd.model.observation import Observation
+from tests.builders import observations as build
+from tests.builders.observations import COPY_UID, at, effects, phase_of, run, seen, unknown
+
+UID = "uid-api-1"
+PARENT = build.pod(ready=False)
+YIELDING = build.checkpoint(
+    phase=Phase.YIELDING, stopped_at=at(900), ended_at=at(901), stop_seconds=0.2
+)
+
+
+def yielding(**fields: Any) -> Checkpoint:
+    return replace(YIELDING, **fields)
+
+
+def after_copy(**fields: Any) -> Observation:
+    """Return a node in contact from which the manifest of the copy was removed."""
+    plain: dict[str, Any] = {"runtime": build.runtime(sandboxes=[build.sandbox(UID)])}
+    return build.observation(PARENT, **{**plain, **fields})
+
+
+def beside(**fields: Any) -> Observation:
+    """Return a node in contact on which the copy runs."""
+    return after_copy(**{"runtime": build.runtime(COPY_UID), **fields})
+
+
+# ---- rule 9: stop for sure ----------
+def test_the_kubelet_that_has_its_api_source_stops_the_copy_itself() -> None:
+    before = yielding(ended_at=None, stopped_at=at(999))
+    world = after_copy(runtime=build.runtime(COPY_UID))
+    assert StopCopy not in effects(run(world, before))
+
+
+@pytest.mark.parametrize(("stopped", "stops"), [(960.1, False), (959.9, True)])
+def test_a_copy_that_still_runs_10_s_after_its_grace_is_stopped(
+    stopped: float,
+    stops: bool,
+) -> None:
+    before = yielding(ended_at=None, stopped_at=at(stopped), stop_seconds=None)
+    world = after_copy(runtime=build.runtime(COPY_UID))
+    assert (StopCopy in effects(run(world, before))) is stops
+
+
+def test_e1_a_kubelet_without_its_api_source_is_not_waited_for() -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
+    world = build.observation(
+        api=unknown(since=900),
+        machine=build.machine(build.kubelet(started=950)),
+        runtime=build.runtime(COPY_UID),
+    )
+    stops = [a for a in run(world, before).actions if isinstance(a, StopCopy)]
+    assert [(a.uid, a.grace_seconds) for a in stops] == [(COPY_UID, 30)]
+
+
+def test_a_kubelet_that_is_not_seen_is_given_the_time_to_stop_the_copy_itself() -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
+    world = build.observation(
+        api=unknown(since=900), machine=unknown(), runtime=build.runtime(COPY_UID)
+    )
+    assert StopCopy not in effects(run(world, before))
+
+
+@pytest.mark.parametrize(("stopped", "gone"), [(960.1, False), (959.9, True)])
+def test_e1_without_its_api_source_a_copy_is_gone_once_it_was_quiet_for_40_s(
+    stopped: float,
+    gone: bool,
+) -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(stopped))
+    world = build.observation(
+        api=unknown(since=900), machine=build.machine(build.kubelet(started=950))
+    )
+    assert (phase_of(run(world, before), before) is Phase.STORED) is gone
+
+
+def test_without_runtime_and_api_source_no_copy_counts_as_gone() -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(700))
+    world = build.observation(
+        api=unknown(since=600),
+        machine=build.machine(build.kubelet(started=650)),
+        runtime=unknown(),
+        processes=build.processes(build.alive(COPY_UID)),
+        had_processes=frozenset({COPY_UID}),
+    )
+    assert phase_of(run(world, before), before) is Phase.STOPPING
+
+
+def test_a_slow_copy_without_writable_host_path_is_stopped_with_1_s_of_grace() -> None:
+    before = yielding(ended_at=None, stopped_at=at(999.9), stop_seconds=4.0)
+    world = after_copy(runtime=build.runtime(COPY_UID))
+    stops = [a for a in run(world, before).actions if isinstance(a, StopCopy)]
+    assert [a.grace_seconds for a in stops] == [1]
+    writes = replace(before, generations=(build.generation(writable_host_path=True),))
+    assert StopCopy not in effects(run(world, writes))
+
+
+def test_b8_how_long_the_copy_took_to_end_is_kept() -> None:
+    before = yielding(ended_at=None, stopped_at=at(999.75), stop_seconds=None)
+    after = build.saved(run(after_copy(), before))
+    assert after is not None
+    assert after.stop_seconds == pytest.approx(0.25)
+    ready = replace(after_copy(runtime=build.runtime(UID)), api_pods=seen((build.pod(),)))
+    done = build.saved(run(ready, after, now=at(1060)))
+    assert done is not None
+    assert done.phase is Phase.STORED
+    assert done.stop_seconds == pytest.approx(0.25)
+
+
+# ---- rule 8: verify ----------
+OFFERED = build.checkpoint(phase=Phase.OFFERED, since=at(900))
+
+
+def offline(**fields: Any) -> Observation:
+    """Return a node without API whose kubelet came after its loss: it manages no API pod."""
+    plain: dict[str, Any] = {
+        "machine": build.machine(build.kubelet(started=620)),
+        "kubelet_list": build.listing(since=621),
+        "manifests": build.manifests(OFFERED),
+        "available": {"runtime": at(20)},
+    }
+    return build.observation(api=unknown(since=600), **{**plain, **fields})
+
+
+def test_an_offered_copy_that_runs_serves() -> None:
+    world = offline(runtime=build.runtime(COPY_UID))
+    assert phase_of(run(world, OFFERED), OFFERED) is Phase.SERVING
+
+
+def test_a9_a_copy_that_runs_serves_though_the_kubelet_calls_it_pending() -> None:
+    decision = run(offline(runtime=build.runtime(COPY_UID)), OFFERED)
+    assert not [r for r in decision.reasons if "not started the copy" in r.sentence]
+
+
+@pytest.mark.parametrize(("since", "again"), [(880.1, False), (879.9, True)])
+def test_e4_a_copy_that_the_kubelet_did_not_start_in_120_s_is_offered_again(
+    since: float,
+    again: bool,
+) -> None:
+    before = replace(OFFERED, since=at(since))
+    assert (phase_of(run(offline(), before), before) is Phase.STOPPING) is again
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"available": {"runtime": at(950)}},
+        {"kubelet_list": build.listing(since=950)},
+        {"machine": build.machine(build.kubelet(started=950))},
+        {"kubelet_list": unknown()},
+        {"machine": unknown()},
+        {"runtime": unknown(), "available": {}},
+    ],
+    ids=str,
+)
+def test_the_start_deadline_runs_only_while_kubelet_and_runtime_are_seen(
+    late: dict[str, Any],
+) -> None:
+    before = replace(OFFERED, since=at(700))
+    assert phase_of(run(offline(**late), before), before) is Phase.OFFERED
+
+
+def test_the_start_deadline_runs_only_once_the_manifest_lies_there() -> None:
+    before = replace(OFFERED, since=at(700))
+    missing = offline(manifests={})
+    assert phase_of(run(missing, before), before) is Phase.OFFERED
+    fresh = offline(manifests=seen(build.manifests(before), since=950))
+    assert phase_of(run(fresh, before), before) is Phase.OFFERED
+
+
+@pytest.mark.parametrize(("step", "wait"), [(0, 60), (1, 120), (4, 960), (5, 1800), (9, 1800)])
+def test_offers_are_repeated_after_1_min_doubling_to_30_min(step: int, wait: float) -> None:
+    before = replace(OFFERED, since=at(700), retry_step=step)
+    after = build.saved(run(offline(), before))
+    assert after is not None
+    assert after.not_before is not None
+    assert after.not_before.seconds == pytest.approx(1000 + wait)
+    assert after.retry_step == step + 1
+
+
+def test_e2_a_copy_is_offered_again_under_a_new_name_and_uid() -> None:
+    before = build.checkpoint(activations=1, retry_step=1, not_before=at(900), stopped_at=at(900))
+    after = build.saved(run(offline(manifests={}), before))
+    assert after is not None
+    assert after.activation is not None
+    assert (after.activation.number, after.activation.uid != COPY_UID) == (2, True)
+
+
+def test_a_copy_that_the_runtime_lost_is_awaited_anew() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    decision = run(offline(), before)
+    assert phase_of(decision, before) is Phase.OFFERED
+    after = build.saved(decision)
+    assert after is not None
+    assert after.activation == before.activation
+
+
+def test_a_copy_with_live_processes_is_not_lost_in_an_older_look_at_the_runtime() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    seen_by_kernel = build.processes(build.alive(COPY_UID, 4711))
+    decision = run(offline(processes=seen_by_kernel), before)
+    assert phase_of(decision, before) is Phase.SERVING
+
+
+def test_e1_an_active_manifest_is_never_changed_for_newer_content() -> None:
+    newer = build.generation("g2", 2)
+    before = build.checkpoint(phase=Phase.SERVING, generations=(build.generation(), newer))
+    decision = run(offline(runtime=build.runtime(COPY_UID)), before)
+    assert not {PlaceManifest, RemoveManifest} & set(effects(decision))
+
+
+def test_an_active_manifest_removed_by_hand_is_put_back() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    world = offline(runtime=build.runtime(COPY_UID), manifests={})
+    placed = [a for a in run(world, before).actions if isinstance(a, PlaceManifest)]
+    assert [a.activation.uid for a in placed] == [COPY_UID]
+
+
+def test_an_active_manifest_edited_by_hand_is_left_with_an_alarm() -> None:
+    before = build.checkpoint(phase=Phase.SERVING, sandbox_ids=(f"sandbox-{COPY_UID}",))
+    edited = build.manifest(before, sha256="other")
+    world = offline(runtime=build.runtime(COPY_UID), manifests={edited.name: edited})
+    decision = run(world, before)
+    assert effects(decision) == ()
+    assert any("edited by hand" in reason.sentence for reason in decision.reasons)
+
+
+def test_a_second_manifest_of_ours_for_the_slot_is_removed() -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    second = build.manifest(before, name="checkpointd.kube-system.other.json")
+    files = {**build.manifests(before), second.name: second}
+    removed = [
+        a.file
+        for a in run(offline(runtime=build.runtime(COPY_UID), manifests=files), before).actions
+        if isinstance(a, RemoveManifest)
+    ]
+    assert removed == [second.name]
+
+
+def test_foreign_manifests_are_never_touched() -> None:
+    foreign = build.manifest(OFFERED, name="etcd.json", ours=False, slot=None)
+    decision = run(build.observation(manifests={"etcd.json": foreign}), build.checkpoint())
+    assert RemoveManifest not in effects(decision)
+
+
+def test_a_manifest_directory_that_cannot_be_read_hinders_no_start() -> None:
+    world = offline(manifests=unknown())
+    assert build.started(run(world, build.checkpoint()))
+
+
+def test_a_manifest_of_ours_that_the_store_does_not_know_is_adopted() -> None:
+    decision = decide(
+        offline(runtime=build.runtime(COPY_UID)), build.stored(), build.POLICY, build.NOW
+    )
+    after = build.saved(decision)
+    assert after is not None
+    assert (after.phase, after.parent.uid) == (Phase.OFFERED, UID)
+    assert after.activation is not None
+    assert after.activation.uid == COPY_UID
+
+
+def test_an_adopted_slot_is_not_stored_a_second_time_in_the_same_cycle() -> None:
+    world = beside(candidates={UID: seen(build.candidate())}, manifests=build.manifests(OFFERED))
+    decision = decide(world, build.stored(), build.POLICY, build.NOW)
+    phases = [a.checkpoint.phase for a in decision.actions if isinstance(a, SaveCheckpoint)]
+    assert phases == [Phase.OFFERED]
