@@ -97,7 +97,11 @@ def _ask_runtime(
     after = processes.since if isinstance(processes, Seen) else None
     yield Question(Topic.RUNTIME, period=pace, after=after)
     busy = pace < CALM
-    yield Question(Topic.KUBELET_LIST, period=max(pace, 0.2) if busy else KUBELET_LIST_CALM)
+    yield Question(
+        Topic.KUBELET_LIST,
+        period=max(pace, 0.2) if busy else KUBELET_LIST_CALM,
+        after=scene.observation.api_contact.unknown_since,
+    )
     if findings.evidence.runs is Is.UNKNOWN or findings.evidence.copy_runs is Is.UNKNOWN:
         yield Question(Topic.RUNNING_PODS, period=5.0)
     if checkpoint.phase.is_active and findings.heir is not None:

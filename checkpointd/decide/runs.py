@@ -228,12 +228,14 @@ def _without_kubelet(observation: Observation, *, ran_in_boot: bool) -> Judgemen
 def _with_kubelet(
     kubelet: KubeletProcess, name: PodName, observation: Observation, times: Times
 ) -> Judgement:
+    lost = observation.api_contact.unknown_since
     match observation.kubelet_list:
         case Seen(value, at):
+            if name not in value.pods and lost is not None and at.is_before(lost):
+                return _managed(Is.UNKNOWN, "its list is older than the loss of the API server")
             return _listed(value, name, at.seconds_since(_last_listed(value, name)), times)
         case Unknown(why):
-            unknown_since = observation.api_contact.unknown_since
-            if unknown_since is not None and unknown_since.is_before(kubelet.started):
+            if lost is not None and lost.is_before(kubelet.started):
                 return _managed(Is.NO, "the kubelet has had no API server since its start")
             return _managed(Is.UNKNOWN, why)
 

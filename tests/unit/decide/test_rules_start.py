@@ -9,7 +9,7 @@ import pytest
 
 from checkpointd.decide import decide, timers
 from checkpointd.model.checkpoint import Checkpoint, Phase, Word
-from checkpointd.model.decision import PlaceManifest, SaveCheckpoint
+from checkpointd.model.decision import PlaceManifest, SaveCheckpoint, Topic
 from checkpointd.model.files import CopyKind
 from checkpointd.model.observation import (
     ContainerState,
@@ -108,8 +108,20 @@ def test_a_kubelet_that_had_the_api_and_does_not_answer_may_still_restart_the_po
 
 @pytest.mark.parametrize(("listed_since", "starts"), [(989.1, False), (988.9, True)])
 def test_a_kubelet_must_not_have_listed_the_pod_for_10_s(listed_since: float, starts: bool) -> None:
+    # A kubelet that has just started lists an API pod only once its API source has answered.
     world = silent(kubelet_list=build.listing(since=listed_since))
     assert bool(started(run(world, build.checkpoint()))) is starts
+
+
+def test_a_list_from_before_the_loss_does_not_tell_that_a_newer_pod_is_not_managed() -> None:
+    # It may have come to the kubelet between that look and the loss.
+    world = silent(
+        machine=build.machine(build.kubelet(10)), kubelet_list=seen(build.listing(), read=899)
+    )
+    decision = run(world, build.checkpoint())
+    assert not started(decision)
+    asked = [q for q in decision.questions if q.topic is Topic.KUBELET_LIST]
+    assert [question.after for question in asked] == [at(900)]
 
 
 def test_s9_a_sandbox_alone_is_not_a_running_pod() -> None:
