@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from checkpointd.decide import scene
 from checkpointd.model import observation as facts
 from checkpointd.model.checkpoint import NodeRecord, Stored
 from checkpointd.model.decision import Question, Topic
@@ -155,11 +156,7 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
         case facts.RouteRead():
             return replace(before, default_route=merge(before.default_route, fact.result))
         case facts.ManagerRead():
-            return replace(
-                before,
-                manager_state=merge(before.manager_state, fact.result),
-                frozen_file=fact.frozen_file,
-            )
+            return _merge_manager(before, fact)
         case facts.OverridesRead():
             return replace(before, overrides=fact.overrides, override_problems=fact.problems)
         case facts.CandidateRead():
@@ -299,6 +296,18 @@ def _is_older(listed: Seen[KubeletList] | Unknown, kubelet: KubeletProcess | Non
     if isinstance(listed, Unknown) or kubelet is None:
         return False
     return listed.value.answering_since.is_before(kubelet.started)
+
+
+def _merge_manager(before: Observation, fact: facts.ManagerRead) -> Observation:
+    """Note when a shutdown was cancelled: all deadlines run in full again (design, section 3)."""
+    after = replace(
+        before,
+        manager_state=merge(before.manager_state, fact.result),
+        frozen_file=fact.frozen_file,
+    )
+    if isinstance(fact.result, Unknown) or not scene.is_frozen(before) or scene.is_frozen(after):
+        return after
+    return replace(after, thawed=fact.result.at)
 
 
 def _merge_kubelet_list(

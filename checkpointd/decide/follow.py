@@ -34,7 +34,7 @@ ADOPTED_GRACE = 30
 def follow_words(checkpoint: Checkpoint, scene: Scene, mine: tuple[ApiPod, ...]) -> Checkpoint:
     """Take over the API's word, when it is trusted, and what follows from it."""
     if scene.api is not Api.TRUSTED:
-        unknown = scene.api in (Api.UNKNOWN, Api.FOREIGN, Api.NEVER)
+        unknown = scene.api in (Api.UNKNOWN, Api.DELETED_LAST, Api.FOREIGN, Api.NEVER)
         return replace(checkpoint, gone_since=None) if unknown else checkpoint
     after = words.follow_list(checkpoint, mine, scene.now)
     wanted = words.find_want(after) is Want.HERE

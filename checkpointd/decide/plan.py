@@ -92,7 +92,7 @@ def _set_scene(
         policy=policy,
         api=scenes.judge_api(observation, stored.node),
         frozen=scenes.is_frozen(observation),
-        timers=Timers(now, observation.started),
+        timers=Timers(now, observation.started, observation.thawed),
         wall=now.wall,
         all_gone_since=None,
         pods={pod.uid: pod for pod in listed},

@@ -47,7 +47,7 @@ def judge_api(observation: Observation, record: NodeRecord | None) -> Api:
     if not contact.reached and contact.answers_since is not None:
         return Api.ANSWERING
     if not contact.reached:
-        return Api.UNKNOWN if record is not None and record.node_uid else Api.NEVER
+        return _judge_silence(record)
     if contact.refusals:
         return Api.REFUSED
     if isinstance(observation.world, Unknown):
@@ -56,6 +56,13 @@ def judge_api(observation: Observation, record: NodeRecord | None) -> Api:
     if verdict is Api.TRUSTED and isinstance(observation.api_pods, Unknown):
         return Api.ANSWERING
     return verdict
+
+
+def _judge_silence(record: NodeRecord | None) -> Api:
+    """Return UNKNOWN, or why silence starts nothing: its last word stands until a newer one."""
+    if record is None or not record.node_uid:
+        return Api.NEVER
+    return Api.UNKNOWN if record.node_deleted_since is None else Api.DELETED_LAST
 
 
 def _judge_world(world: World, record: NodeRecord | None) -> Api:

@@ -12,23 +12,30 @@ class Timers:
     """Collect the deadlines that one decision looked at.
 
     A deadline of another boot runs in full again: it counts from ``started``, the daemon's start in
-    this boot (design, section 3).
+    this boot; after a cancelled shutdown one that began before counts from ``thawed`` (design,
+    section 3).
     """
 
-    def __init__(self, now: Instant, started: Instant) -> None:
+    def __init__(self, now: Instant, started: Instant, thawed: Instant | None = None) -> None:
         self.now = now
-        self.started = started
+        self._started = started
+        self._thawed = thawed
         self.pending: list[Instant] = []
 
     def passed(self, since: Instant | None, seconds: float) -> bool:
         """Tell whether ``seconds`` have passed since ``since``; never for None."""
         if since is None:
             return False
-        start = since if since.boot_id == self.now.boot_id else self.started
+        start = self._start(since)
         if self.now.seconds - start.seconds >= seconds:
             return True
         self.pending.append(start.plus(seconds))
         return False
+
+    def _start(self, since: Instant) -> Instant:
+        start = since if since.boot_id == self.now.boot_id else self._started
+        thawed = self._thawed
+        return thawed if thawed is not None and start.is_before(thawed) else start
 
     def reached(self, moment: Instant | None) -> bool:
         """Tell whether ``moment`` has come; a moment of another boot, or None, has."""

@@ -17,6 +17,7 @@ class Api(Enum):
     FOREIGN = "foreign world"
     REFUSED = "refused once"
     NEVER = "has never been in trusted contact"
+    DELETED_LAST = "unknown; its last word was that the node is deleted"
     UNKNOWN = "unknown"
 
 

@@ -225,7 +225,7 @@ class Observation:
     ``candidates`` and ``ready_since`` are by pod UID. ``had_processes`` holds the UIDs in whose
     cgroups processes were ever seen, ``available`` since when a source (by the name of its field)
     has answered without a break. ``kubelet_in_boot`` and ``runtime_in_boot`` say whether such a
-    process may have been there since the boot.
+    process may have been there since the boot, ``thawed`` when a shutdown was last cancelled.
     """
 
     boot_id: str
@@ -252,6 +252,7 @@ class Observation:
     had_processes: frozenset[str]
     kubelet_in_boot: bool = False
     override_problems: tuple[str, ...] = ()
+    thawed: Instant | None = None
     runtime_in_boot: bool = False
     available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
 

@@ -185,7 +185,8 @@ def _telling_evidence() -> Iterator[Evidence]:
     for chosen in itertools.product(*(few.get(name, values(name)) for name in names)):
         changed: dict[str, Any] = dict(zip(names, chosen, strict=True))
         yield replace(base, **changed)
-    yield replace(base, copy_lost=True, copy_runs=Is.UNKNOWN)
+    yield replace(base, copy_lost=True)
+    yield replace(CALM, api=Api.TRUSTED, heir=Heir.READY)
     yield replace(base, copy_gone=True, runs=Is.YES, deadline_over=True)
     yield replace(base, copy_gone=True, kind=CopyKind.BLOCKING)
     yield replace(base, copy_gone=True, rebooted=True, runs=Is.UNKNOWN)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from checkpointd.decide import decide, fold
+from checkpointd.decide.timers import Timers
 from checkpointd.model.checkpoint import Phase
 from checkpointd.model.moments import Unknown
-from checkpointd.model.observation import (
-    Override,
-    Verb,
-)
+from checkpointd.model.observation import ManagerRead, Override, Verb
+from checkpointd.model.policy import Times
 from tests.builders import observations as build
 from tests.builders.observations import at, effects, run, seen, silent, started, unknown
 
@@ -120,3 +120,21 @@ def test_b14_without_checkpoints_the_daemon_idles() -> None:
     assert effects(decision) == ()
     assert "no checkpoints" in decision.summary
     assert decision.look_again.seconds > build.NOW.seconds
+
+
+def test_a_node_that_was_deleted_by_the_last_word_starts_nothing_in_silence() -> None:
+    deleted = build.node_record(node_deleted_since=at(10))
+    before = build.checkpoint()
+    assert started(run(silent(), before))
+    assert not started(decide(silent(), build.stored(before, node=deleted), build.POLICY, at(1000)))
+
+
+def test_after_a_cancelled_shutdown_deadlines_run_in_full_again() -> None:
+    going = ManagerRead(seen("stopping", read=990), frozen_file=False)
+    staying = ManagerRead(seen("running", read=995), frozen_file=False)
+    world = fold.fold(build.observation(), (going, staying), at(1000), Times())
+    assert world.thawed == at(995)
+    timers = Timers(at(1000), at(1), world.thawed)
+    assert not timers.passed(at(100), 30)
+    assert timers.pending == [at(995).plus(30)]
+    assert Timers(at(1025), at(1), world.thawed).passed(at(100), 30)
