@@ -6,6 +6,7 @@ a test depends on.
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Iterator
 
@@ -24,9 +25,10 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 def no_process_left_behind() -> Iterator[None]:
     """Fail a test that ends while a process that it started still runs, and end that process."""
     me = psutil.Process()
-    before = set(me.children(recursive=True))
+    # By PID: psutil takes the time of a start from the wall clock, which may have been set since.
+    before = {child.pid for child in me.children(recursive=True)}
     yield
-    left = [child for child in me.children(recursive=True) if child not in before]
+    left = [child for child in me.children(recursive=True) if child.pid not in before]
     lines: list[str] = []
     for child in left:
         try:
@@ -36,3 +38,12 @@ def no_process_left_behind() -> Iterator[None]:
             continue
     if lines:
         pytest.fail("processes left behind:\n" + "\n".join(lines), pytrace=False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests counted with record_property(what, number), summed over all that passed."""
+    counts: collections.Counter[str] = collections.Counter()
+    for report in terminalreporter.getreports("passed"):
+        counts.update({name: n for name, n in report.user_properties if isinstance(n, int)})
+    for what, count in counts.items():
+        terminalreporter.write_line(f"{count:5} times {what}")

@@ -335,8 +335,9 @@ class Node:
     # ---- what can be seen -----------------------------------------------------------------------
     def find_process(self, uid: str, name: str) -> int:
         """Return the PID of a program in a pod. Raises NotYetError where there is none."""
-        pod = uid.replace("-", "_")
-        for procs in self.layout.cgroup.glob(f"**/*pod{pod}.slice/*/cgroup.procs"):
+        slices = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort"
+        directory = self.layout.cgroup / f"{slices}-pod{uid.replace('-', '_')}.slice"
+        for procs in directory.glob("*/cgroup.procs"):
             for pid in procs.read_text().split():
                 comm = self.layout.proc / pid / "comm"
                 if comm.exists() and comm.read_text().rstrip() == name[:15]:

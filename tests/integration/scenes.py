@@ -1,4 +1,4 @@
-"""Set the scenes of the integration tests: a node with a stored checkpoint, and what to wait for."""
+"""Set the scenes of the integration tests: a stored checkpoint, and what to wait for."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ KEY = b"no log may ever say this: 5f3759df\n"
 
 def start(node: Node) -> None:
     """Start a node whose API server stands elsewhere, with what the web pods need."""
+    start_without_daemon(node)
+    node.start_daemon()
+
+
+def start_without_daemon(node: Node) -> None:
+    """Do the same, but for the daemon."""
     node.api_server.start()
     node.api.create(workloads.CONFIG_MAPS, workloads.config_map("site", {"index.html": SITE}))
     node.api.create(workloads.SECRETS, workloads.secret("keys", {"key": KEY}))
-    node.boot()
+    node.boot(daemon=False)
 
 
 def shareable(port: int) -> Object:

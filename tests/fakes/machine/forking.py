@@ -35,6 +35,11 @@ PRELOADED = (
     "tests.fakes.machine.kubelet",
     "tests.fakes.machine.programs",
     "tests.fakes.faulty_daemon",
+    # What the daemon imports when it first needs it.
+    "google.protobuf.message_factory",
+    "google.protobuf.text_format",
+    "grpc.experimental",
+    "pyinotify",
 )
 _SET_NAME = 15
 """PR_SET_NAME of include/uapi/linux/prctl.h."""

@@ -56,7 +56,7 @@ class Kubelet:
         self.options = options
         server = Server(port=options.api_port, pki=layout.pki, node=options.node)
         self._wake = threading.Event()
-        self._manifests = ManifestDirectory(layout.manifests, options.node)
+        self._manifests = ManifestDirectory(layout.manifests, options.node, layout.root / "lanes")
         self._source = PodSource(server, options.settle_seconds, self._wake.set)
         self._reporter = Reporter(server, options.lease_seconds)
         self._volumes = VolumeKeeper(server, layout.kubelet, options.volume_seconds, self._wake.set)

@@ -23,6 +23,7 @@ class RuntimeView:
         self._wake = wake
         self._lock = threading.Lock()
         self._newest: Fields = {"version": 0}
+        self._pods: dict[str, Picture] = {}
 
     def start(self) -> None:
         threading.Thread(target=self._follow, name="runtime", daemon=True).start()
@@ -35,16 +36,10 @@ class RuntimeView:
         self._take(control.ask(self._runtime, "picture", since=0, seconds=0))
 
     def uids(self) -> set[str]:
-        return {sandbox["uid"] for sandbox in self._newest.get("sandboxes", [])}
+        return set(self._pods)
 
     def of(self, uid: str) -> Picture:
-        newest = self._newest
-        sandboxes = [s for s in newest.get("sandboxes", []) if s["uid"] == uid]
-        ids = {sandbox["id"] for sandbox in sandboxes}
-        containers = [c for c in newest.get("containers", []) if c["sandbox"] in ids]
-        sandboxes.sort(key=lambda s: s["created"], reverse=True)
-        containers.sort(key=lambda c: c["started"], reverse=True)
-        return Picture(sandboxes, containers)
+        return self._pods.get(uid) or Picture([], [])
 
     def _follow(self) -> None:
         while True:
@@ -59,6 +54,7 @@ class RuntimeView:
             if picture["version"] <= self._newest["version"]:
                 return
             self._newest = picture
+            self._pods = _by_pod(picture)
         self._wake()
 
 
@@ -129,3 +125,16 @@ class Prober:
                     self._ready[container["id"]] = ready
                     self._wake()
             threading.Event().wait(0.1)
+
+
+def _by_pod(picture: Fields) -> dict[str, Picture]:
+    """Sort the runtime's picture by pod UID, the newest first."""
+    pods: dict[str, Picture] = {}
+    owner: dict[str, str] = {}
+    for sandbox in sorted(picture["sandboxes"], key=lambda s: s["created"], reverse=True):
+        pods.setdefault(sandbox["uid"], Picture([], [])).sandboxes.append(sandbox)
+        owner[sandbox["id"]] = sandbox["uid"]
+    for container in sorted(picture["containers"], key=lambda c: c["started"], reverse=True):
+        if container["sandbox"] in owner:
+            pods[owner[container["sandbox"]]].containers.append(container)
+    return pods

@@ -116,10 +116,10 @@ def _start_to_serve(
     try:
         server.server_bind()
         server.server_activate()
-        return server
     except OSError as error:
         print(f"{port}: {error.strerror}", file=sys.stderr)
         raise SystemExit(1) from error
+    return server
 
 
 def _wait_for_term(*, ignored: bool = False) -> None:

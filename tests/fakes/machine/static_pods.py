@@ -7,6 +7,7 @@ K-6 (names, UIDs), K-7 (what a static pod may not refer to).
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -40,6 +41,8 @@ class ManifestDirectory:
 
     path: Path
     node_name: str
+    lanes: Path | None = None
+    """A directory of further nodes' directories: tests let one kubelet serve many daemons."""
     refusals: dict[str, str] = field(default_factory=dict[str, str])
     _known: dict[str, tuple[tuple[int, int, int], Pod | None]] = field(
         default_factory=dict[str, tuple[tuple[int, int, int], "Pod | None"]]
@@ -49,7 +52,7 @@ class ManifestDirectory:
         """Return the pods by UID; of one namespace and name the last file's."""
         found: dict[str, tuple[tuple[int, int, int], Pod | None]] = {}
         for entry in sorted(self._entries()):
-            before = self._known.get(entry.name)
+            before = self._known.get(str(entry))
             try:
                 status = entry.stat()
             except OSError:
@@ -57,26 +60,28 @@ class ManifestDirectory:
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
             if before is None or before[0] != stamp:
                 before = (stamp, self._read(entry, before[1] if before else None))
-            found[entry.name] = before
+            found[str(entry)] = before
         self._known = found
         self.refusals = {name: why for name, why in self.refusals.items() if name in found}
         by_name = {full_name(pod): pod for _, pod in found.values() if pod is not None}
         return {pod["metadata"]["uid"]: pod for pod in by_name.values()}
 
     def _entries(self) -> Iterator[Path]:
-        try:
-            yield from (e for e in self.path.glob("[!.]*") if e.is_file())
-        except OSError:
-            return
+        directories = [self.path]
+        if self.lanes is not None and self.lanes.is_dir():
+            directories += [lane / "manifests" for lane in self.lanes.iterdir()]
+        for directory in directories:
+            with contextlib.suppress(OSError):
+                yield from (e for e in directory.glob("[!.]*") if e.is_file())
 
     def _read(self, path: Path, before: Pod | None) -> Pod | None:
         try:
             pod = parse(path, self.node_name)
         except (RefusedError, OSError) as error:
-            self.refusals[path.name] = str(error)
+            self.refusals[str(path)] = str(error)
             print(f"{path.name}: refused: {error}", flush=True)
             return before
-        self.refusals.pop(path.name, None)
+        self.refusals.pop(str(path), None)
         return pod
 
 
