@@ -292,8 +292,7 @@ def remove_cgroup(directory: Path) -> None:
 
 def remove_leftovers(cache: Cache) -> None:
     """Remove the machines of earlier runs that died, but not those that were kept or still run."""
-    if not cache.machines.is_dir():
-        return
+    cache.machines.mkdir(exist_ok=True)
     for directory in cache.machines.iterdir():
         if (directory / "keep").exists():
             continue
@@ -302,6 +301,9 @@ def remove_leftovers(cache: Cache) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            for cgroup in CGROUPS.glob(f"**/checkpointd-{directory.name}"):
-                remove_cgroup(cgroup)
             shutil.rmtree(directory, ignore_errors=True)
+    for path, directories, _ in os.walk(CGROUPS):
+        for name in [name for name in directories if name.startswith("checkpointd-")]:
+            directories.remove(name)
+            if not (cache.machines / name.removeprefix("checkpointd-")).exists():
+                remove_cgroup(Path(path) / name)
