@@ -36,14 +36,17 @@ from checkpointd.model.observation import (
     ManagerRead,
     ManifestsRead,
     Observation,
+    ProcessesRead,
+    RuntimeRead,
 )
 from checkpointd.model.pods import Slot
 from checkpointd.model.policy import Policy
 from checkpointd.model.status import NodeStatus
 
 FIRST_LOOK = 2.0
-"""Seconds at most that the first cycle waits for the machine's own sources."""
+"""Seconds at most for each of the two waits before the first starts: systemd gives us 10 s."""
 FIRST_FACTS = (MachineRead, ManifestsRead, ManagerRead)
+FIRST_WITNESSES = (RuntimeRead, ProcessesRead)
 MANAGER_PATIENCE = 5.0
 """Seconds for which a start waits for PID 1's answer while PID 1 is systemd (rule 11)."""
 MOST_AT_ONCE = 10
@@ -120,19 +123,35 @@ class Cycle:
         self._manager_asked: Instant | None = None
 
     def first(self) -> None:
-        """Look at the machine itself, then run cycles until the first starts are written."""
+        """Look at the machine and at what runs, then write the first starts.
+
+        Whoever is started after us, the kubelet first of all, then finds them in place.
+        """
         self.world.ask(frozenset({Question(Topic.MACHINE), Question(Topic.MANAGER)}))
+        self._wait_for(*FIRST_FACTS)
+        self._run((), 0.0)
+        if self.stored.checkpoints:
+            self._wait_for(*FIRST_WITNESSES, until=self._is_runtime_settled)
+        for _ in range(3):
+            self._run((), 0.0)
+
+    def _is_runtime_settled(self) -> bool:
+        """Tell whether the runtime answers, or has no process: one that starts is waited for."""
+        machine = self.observation.machine
+        absent = isinstance(machine, Seen) and not machine.value.runtime_present
+        return absent or isinstance(self.observation.runtime, Seen)
+
+    def _wait_for(self, *kinds: type[Fact], until: Callable[[], bool] = lambda: True) -> None:
+        """Fold facts until one of each kind has come and ``until`` holds, FIRST_LOOK s at most."""
         began = self.world.clock.now()
-        missing = set(FIRST_FACTS)
-        while missing:
+        missing = set(kinds)
+        while missing or not until():
             left = FIRST_LOOK - self.world.clock.now().seconds_since(began)
             if left <= 0:
-                break
+                return
             facts = self.world.inbox.drain(left)
             missing -= {type(fact) for fact in facts}
             self._fold(facts, self.world.clock.now())
-        for _ in range(3):
-            self._run((), 0.0)
 
     def run_once(self, at_most: float) -> None:
         """Wait for facts, for a deadline, or ``at_most`` seconds; then run one cycle."""

@@ -18,6 +18,7 @@ from checkpointd.model.files import Candidate, Refused
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import (
     ApiContact,
+    ContainerState,
     Fact,
     KubeletList,
     KubeletProcess,
@@ -25,6 +26,7 @@ from checkpointd.model.observation import (
     Observation,
     PodName,
     PodProcesses,
+    Runtime,
 )
 from checkpointd.model.pods import ApiPod
 from checkpointd.model.policy import Times
@@ -145,7 +147,11 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
         case facts.RunningPodsRead():
             return replace(before, running_pods=merge(before.running_pods, fact.result))
         case facts.RuntimeRead():
-            merged = replace(before, runtime=merge(before.runtime, fact.result))
+            merged = replace(
+                before,
+                runtime=merge(before.runtime, fact.result),
+                exits=_note_exits(before.exits, fact.result),
+            )
             return _note_available(merged, "runtime", before.runtime, fact.result)
         case facts.ImagesRead():
             return replace(before, images=merge(before.images, fact.result))
@@ -359,6 +365,18 @@ def _merge_candidate(before: Observation, fact: facts.CandidateRead) -> Observat
     old = before.candidates.get(fact.parent_uid, Unknown("not yet read", before.started))
     merged = merge(old, fact.result)
     return replace(before, candidates={**before.candidates, fact.parent_uid: merged})
+
+
+def _note_exits(
+    before: Mapping[str, Instant], result: Seen[Runtime] | Unknown
+) -> Mapping[str, Instant]:
+    """Note when each container was first seen exited: the kubelet's back-off counts from there."""
+    if isinstance(result, Unknown):
+        return before
+    exited = [c.id for c in result.value.containers if c.state is ContainerState.EXITED]
+    if len(exited) == len(before) and all(one in before for one in exited):
+        return before
+    return {one: before.get(one, result.at) for one in exited}
 
 
 def _note_available(

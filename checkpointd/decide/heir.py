@@ -9,10 +9,14 @@ from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Phase, Word
 from checkpointd.model.evidence import Api, Heir, Is
 from checkpointd.model.moments import Seen, Unknown
-from checkpointd.model.observation import ContainerState, Runtime
+from checkpointd.model.observation import Container, ContainerState, Runtime
 
 LEASE_RENEWED = 20.0
 """Seconds: a kubelet renews its lease every 10 s (pkg/kubelet/kubelet.go: a quarter of 40 s)."""
+BACK_OFF = 10.0
+BACK_OFF_MOST = 300.0
+BEFORE_TRY = 2.0
+"""Seconds: the kubelet's first and longest back-off; how long before its next try the copy goes."""
 SLOW_STOP = 0.5
 """Seconds: a copy whose last stop took longer goes when the other is bound (rule 4)."""
 
@@ -71,9 +75,36 @@ def _may_start(
     if not _kubelet_acts(managed, scene) or not _has_images(heir, scene):
         return False
     slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > SLOW_STOP
-    return slow or (
-        runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
-    )
+    if slow:
+        return True
+    ready = runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
+    return ready and _tries_soon(heir, runtime, scene)
+
+
+def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
+    """Tell whether no container of the heir sits out a back-off: each runs or starts soon.
+
+    A copy that goes in the middle of one leaves the slot empty until it ends. The kubelet restarts
+    at once after the first exit, then 10 s after the exit, doubling to 300 s (pkg/kubelet:
+    backOffPeriod, MaxContainerBackOff).
+    """
+    pod = scene.pods.get(heir.uid)
+    done = pod.init_containers if pod is not None else frozenset[str]()
+    newest: dict[str, Container] = {}
+    for container in runtime.containers:
+        known = newest.get(container.name)
+        mine = container.uid == heir.uid and container.name not in done
+        if mine and (known is None or known.attempt < container.attempt):
+            newest[container.name] = container
+    return all(_starts_soon(container, scene) for container in newest.values())
+
+
+def _starts_soon(container: Container, scene: Scene) -> bool:
+    exited = scene.observation.exits.get(container.id)
+    if container.state is not ContainerState.EXITED or container.attempt == 0 or exited is None:
+        return True
+    back_off = min(BACK_OFF * 2 ** (container.attempt - 1), BACK_OFF_MOST)
+    return scene.timers.passed(exited, back_off - BEFORE_TRY)
 
 
 def _kubelet_acts(managed: Is, scene: Scene) -> bool:

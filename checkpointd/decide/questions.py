@@ -22,6 +22,8 @@ WATCHFUL = 2.0
 URGENT = 0.1
 URGENT_FOR = 60.0
 """Seconds for which a hand-back is watched every 0.1 s: its moment is the sandbox's READY."""
+EXPECTED_FOR = 180.0
+"""Seconds for which an API server that was started here is looked for every second."""
 KUBELET_LIST_CALM = 300.0
 """110 pods cost 40 ms of CPU (design, section 2)."""
 
@@ -63,7 +65,20 @@ def ask_slot(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
     for uid in sorted(follow.pod_uids(checkpoint)):
         yield Question(Topic.PROCESSES, target=uid, slot=checkpoint.slot, period=min(pace, 5.0))
     yield from _ask_runtime(checkpoint, findings, scene, pace)
+    if _expects_api(checkpoint, findings, scene):
+        yield Question(Topic.CONTACT, period=1.0)
     yield from _ask_api(checkpoint, findings, scene)
+
+
+def _expects_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> bool:
+    """Tell whether an API server has just been started here: the sooner it is seen to answer, the
+    sooner the real pod gets its turn, before it sits out a long back-off.
+    """
+    if not checkpoint.serves_api or scene.observation.api_contact.reached:
+        return False
+    young = scene.now.seconds_since(checkpoint.since) < EXPECTED_FOR
+    runs = Is.YES in (findings.evidence.runs, findings.evidence.copy_runs)
+    return checkpoint.phase.is_active and young and runs
 
 
 def _pace(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> float:

@@ -259,12 +259,28 @@ def _managed(answer: Is, because: str) -> Judgement:
 def is_source_ready(observation: Observation) -> bool:
     """Tell whether the kubelet's API source is certainly ready, so that it stops removed pods.
 
-    It is not while the API has been Unknown since before the kubelet's start (K-13, K-17).
+    It is not while the API has been Unknown since before the kubelet's start (K-13, K-17), nor
+    while the kubelet lists none of the pods that the API has for it: a kubelet that was restarted
+    offline acts up to 33 s after the API is back (kubelet facts, "API back at T").
     """
     if isinstance(observation.machine, Unknown) or observation.machine.value.kubelet is None:
+        return False
+    if _lists_no_api_pod(observation):
         return False
     if observation.api_contact.reached:
         return True
     unknown_since = observation.api_contact.unknown_since
     started = observation.machine.value.kubelet.started
     return unknown_since is not None and not unknown_since.is_before(started)
+
+
+def _lists_no_api_pod(observation: Observation) -> bool:
+    """Tell whether the kubelet certainly lacks all that the API bound here, mirror pods aside."""
+    if isinstance(observation.kubelet_list, Unknown) or isinstance(observation.api_pods, Unknown):
+        return False
+    bound = {
+        (pod.namespace, pod.name)
+        for pod in observation.api_pods.value
+        if not pod.is_finished and not (pod.controller and pod.controller.kind == "Node")
+    }
+    return bool(bound) and not bound & observation.kubelet_list.value.pods

@@ -101,6 +101,7 @@ Action = (
 class Topic(Enum):
     """Name what decide may ask of observe."""
 
+    CONTACT = "whether the API server answers again, soon"
     CONFIRM_LIST = "one consistent LIST of this node's pods"
     OWNER = "the DaemonSet of a slot"
     LEASE = "the kubelet's lease"

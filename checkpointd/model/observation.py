@@ -226,6 +226,7 @@ class Observation:
     cgroups processes were ever seen, ``available`` since when a source (by the name of its field)
     has answered without a break. ``kubelet_in_boot`` and ``runtime_in_boot`` say whether such a
     process may have been there since the boot, ``thawed`` when a shutdown was last cancelled.
+    ``exits`` says, by container id, when the runtime first showed it exited.
     """
 
     boot_id: str
@@ -253,6 +254,7 @@ class Observation:
     kubelet_in_boot: bool = False
     override_problems: tuple[str, ...] = ()
     thawed: Instant | None = None
+    exits: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
     runtime_in_boot: bool = False
     available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
 

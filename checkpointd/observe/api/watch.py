@@ -15,6 +15,7 @@ from checkpointd.clients.kube import KubeClient
 from checkpointd.clients.kube_answers import WatchEvent
 from checkpointd.clock import Clock
 from checkpointd.errors import FieldError, RejectedError, SilentError, SourceError
+from checkpointd.model.decision import Topic
 from checkpointd.model.moments import Instant, Unknown, seen
 from checkpointd.model.observation import ApiPodsRead, Fact, World, WorldRead
 from checkpointd.model.selection import Selection
@@ -41,7 +42,12 @@ class _Basis:
 
 
 class ApiWatch(SourceThread):
-    """Keep one watch open and post what it tells; while there is none, probe."""
+    """Keep one watch open and post what it tells; while there is none, probe.
+
+    CONTACT asks it to probe more often: an API server has just been started here.
+    """
+
+    topics = frozenset({Topic.CONTACT})
 
     def __init__(
         self,
@@ -92,7 +98,7 @@ class ApiWatch(SourceThread):
             self._watch(basis)
         except SourceError as error:
             self._lose(error)
-            return self._contact.seconds_to_probe(began, self.clock.now())
+            return self._seconds_to_probe(began)
         return self._pace(began)
 
     def report_failure(self, why: str) -> None:
@@ -196,6 +202,12 @@ class ApiWatch(SourceThread):
         with self.lock:
             self._watching = not self._relisting
             return self._watching
+
+    def _seconds_to_probe(self, began: Instant) -> float:
+        now = self.clock.now()
+        asked = [question.period for question in self.asked if question.period is not None]
+        soon = [max(0.1, period - now.seconds_since(began)) for period in asked]
+        return min([self._contact.seconds_to_probe(began, now), *soon])
 
     def _pace(self, began: Instant) -> float:
         if self.clock.now().seconds_since(began) >= SHORT_WATCH:

@@ -11,7 +11,7 @@ from checkpointd.model import observation as facts
 from checkpointd.model.checkpoint import NodeRecord
 from checkpointd.model.evidence import Api
 from checkpointd.model.moments import Seen, Unknown
-from checkpointd.model.observation import Fact, Observation
+from checkpointd.model.observation import ContainerState, Fact, Observation
 from checkpointd.model.policy import Times
 from tests.builders import observations as build
 from tests.builders.observations import at, seen, unknown
@@ -235,3 +235,16 @@ def test_file_bytes_that_are_stored_are_dropped() -> None:
     world = replace(WELL, candidates={"uid-api-1": seen(build.candidate())})
     kept = fold.tidy(world, build.stored(build.checkpoint()), frozenset())
     assert kept.candidates == {}
+
+
+def test_an_exit_is_dated_by_the_first_look_that_showed_it() -> None:
+    ended = build.container("uid-1", ContainerState.EXITED, id="c1")
+    runs = build.container("uid-1", id="c2", name="other")
+    looks = [
+        facts.RuntimeRead(seen(build.runtime(containers=[ended, runs]), read=read))
+        for read in (1000, 1005)
+    ]
+    world = fold.fold(build.observation(), looks, at(1010), Times())
+    assert world.exits == {"c1": at(1000)}
+    gone = facts.RuntimeRead(seen(build.runtime(containers=[runs]), read=1020))
+    assert fold.fold(world, (gone,), at(1020), Times()).exits == {}

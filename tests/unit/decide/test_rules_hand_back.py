@@ -96,6 +96,30 @@ def test_an_exclusive_copy_waits_for_init_containers() -> None:
     assert phase_of(decision, SERVING) is Phase.YIELDING
 
 
+@pytest.mark.parametrize(
+    ("attempt", "exited", "goes"),
+    [
+        (0, 999.5, True),
+        (1, 992.1, False),
+        (1, 992.0, True),
+        (2, 982.1, False),
+        (2, 982.0, True),
+        (6, 702.1, False),
+        (6, 702.0, True),
+    ],
+)
+def test_b3_an_exclusive_copy_goes_2_s_before_the_kubelets_next_try(
+    attempt: int, exited: float, *, goes: bool
+) -> None:
+    crashed = build.runtime(
+        COPY_UID,
+        sandboxes=[build.sandbox(UID)],
+        containers=[build.container(UID, ContainerState.EXITED, attempt=attempt, id="last")],
+    )
+    world = beside(runtime=crashed, exits={"last": at(exited)})
+    assert (phase_of(run(world, SERVING), SERVING) is Phase.YIELDING) is goes
+
+
 def test_a3b_a_copy_stays_while_the_runtime_does_not_answer() -> None:
     decision = run(beside(runtime=unknown("Unimplemented", since=10)), SERVING)
     assert effects(decision) == ()

@@ -69,6 +69,17 @@ def test_e1_a_kubelet_without_its_api_source_is_not_waited_for() -> None:
     assert [(a.uid, a.grace_seconds) for a in stops] == [(COPY_UID, 30)]
 
 
+@pytest.mark.parametrize(("listed", "stops"), [(("static-1",), True), (("api-1",), False)])
+def test_e1_a_kubelet_that_lists_no_api_pod_yet_is_not_waited_for(
+    listed: tuple[str, ...], *, stops: bool
+) -> None:
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
+    world = build.observation(
+        build.pod(), runtime=build.runtime(COPY_UID), kubelet_list=build.listing(*listed)
+    )
+    assert (StopCopy in effects(run(world, before))) is stops
+
+
 def test_a_kubelet_that_is_not_seen_is_given_the_time_to_stop_the_copy_itself() -> None:
     before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
     world = build.observation(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpointd.clock import Clock
+from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import (
     ApiAnswered,
@@ -26,6 +27,7 @@ from tests.fakes.api_faults import Fault
 from tests.fakes.api_server import ApiServer
 from tests.fakes.posted import Posted
 
+SELDOM = Patience(probe=60.0)
 MARK = {"checkpointd.io/checkpoint": "true"}
 
 
@@ -362,3 +364,12 @@ def test_h12_a_steady_state_asks_for_nothing(server: ApiServer, handed: Handed) 
         ("/api/v1/pods", False),
         ("/api/v1/pods", True),
     ]
+
+
+def test_an_api_server_that_is_expected_is_probed_sooner(server: ApiServer, handed: Handed) -> None:
+    server.stop()
+    with Watching(handed, SELDOM) as watching:
+        watching.posted.wait_for(ApiRefused)
+        server.start()
+        watching.source.ask(frozenset({Question(Topic.CONTACT, period=0.1)}))
+        watching.posted.wait_for(ApiAnswered)
