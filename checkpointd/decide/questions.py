@@ -24,6 +24,8 @@ URGENT_FOR = 60.0
 """Seconds for which a hand-back is watched every 0.1 s: its moment is the sandbox's READY."""
 EXPECTED_FOR = 180.0
 """Seconds for which an API server that was started here is looked for every second."""
+CONFIRM_AGAIN = 15.0
+"""Seconds until a consistent LIST that failed, or still had the pod, is asked for once more."""
 KUBELET_LIST_CALM = 300.0
 """110 pods cost 40 ms of CPU (design, section 2)."""
 
@@ -129,8 +131,8 @@ def _ask_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
         return
     if found.want is not Want.HERE:
         after = deadlines.confirm_after(checkpoint, scene)
-        if after is not None:
-            yield Question(Topic.CONFIRM_LIST, after=after)
+        if after is not None and not found.confirmed:
+            yield Question(Topic.CONFIRM_LIST, period=CONFIRM_AGAIN, after=after)
         if found.owner is not Owner.NOT_DAEMON_SET:
             name = checkpoint.slot.name.removeprefix("ds.")
             yield Question(

@@ -23,6 +23,7 @@ from checkpointd.model.decision import (
 from checkpointd.model.files import CopyKind, Refusal, Refused
 from checkpointd.model.observation import Observation, OwnerWord
 from checkpointd.model.pods import ApiPod, Slot
+from checkpointd.observe.source import Schedule
 from tests.builders import observations as build
 from tests.builders.observations import (
     COPY_UID,
@@ -201,7 +202,20 @@ def test_b1e_a_consistent_list_is_asked_for_before_anything_is_retired() -> None
     copy = serving(gone_since=at(998))
     decision = run(beside(copy, confirmed_uids=unknown()), copy)
     asked = [q for q in decision.questions if q.topic is Topic.CONFIRM_LIST]
-    assert asked == [Question(Topic.CONFIRM_LIST, after=at(998))]
+    assert asked == [Question(Topic.CONFIRM_LIST, period=15, after=at(998))]
+
+
+def test_a_consistent_list_that_failed_is_asked_for_again_and_one_that_agreed_is_not() -> None:
+    copy = serving(gone_since=at(998))
+    schedule = Schedule()
+    failed = run(beside(copy, confirmed_uids=unknown(since=999)), copy)
+    (question,) = (q for q in failed.questions if q.topic is Topic.CONFIRM_LIST)
+    schedule.ask((question,))
+    schedule.answered(question, at(999))
+    assert schedule.due(at(1020)) == (question,)
+    tombstone = build.checkpoint(BARE, phase=Phase.TOMBSTONE, gone_since=at(998))
+    agreed = run(gone(), tombstone)
+    assert all(q.topic is not Topic.CONFIRM_LIST for q in agreed.questions)
 
 
 def test_b1_a_consistent_list_that_still_has_the_pod_stops_nothing() -> None:
