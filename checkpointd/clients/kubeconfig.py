@@ -17,6 +17,7 @@ from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from checkpointd import json_fields
+from checkpointd.clients import yaml_text
 from checkpointd.errors import FieldError, SourceError
 from checkpointd.json_fields import Json
 
@@ -107,7 +108,7 @@ class Kubeconfig:
 def read_kubeconfig(path: Path) -> Credentials:
     """Read the current context of a kubeconfig in JSON or YAML. Raises SourceError."""
     try:
-        return _parse(_load(read_file(path, "kubeconfig"), path), path)
+        return _parse(_load(read_file(path, "kubeconfig")), path)
     except FieldError as error:
         raise SourceError(f"{path}: {error}") from error
 
@@ -135,20 +136,11 @@ def read_file(path: Path, key: str) -> bytes:
     return content
 
 
-def _load(content: bytes, path: Path) -> Json:
+def _load(content: bytes) -> Json:
     if content.lstrip()[:1] == b"{":
         with suppress(FieldError):
             return json_fields.parse_object(content, "kubeconfig")
-    # Here alone: a kubeconfig in JSON saves the daemon 3 MiB.
-    import yaml
-
-    try:
-        return json_fields.as_object(yaml.safe_load(content), "kubeconfig")
-    except (yaml.YAMLError, RecursionError) as error:
-        # The library's message may quote the line, and a line may hold a key.
-        mark = getattr(error, "problem_mark", None)
-        place = f" in line {mark.line + 1}" if isinstance(mark, yaml.Mark) else ""
-        raise SourceError(f"{path}: neither JSON nor YAML{place}") from None
+    return json_fields.as_object(yaml_text.parse_first(content, "kubeconfig"), "kubeconfig")
 
 
 def _parse(config: Json, path: Path) -> Credentials:

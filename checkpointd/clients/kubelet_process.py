@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointd import json_fields
-from checkpointd.clients import proc
+from checkpointd.clients import proc, yaml_text
 from checkpointd.errors import FieldError, SourceError
 from checkpointd.json_fields import Json
 from checkpointd.model.observation import KubeletProcess
@@ -117,14 +117,7 @@ def parse_config(content: bytes, name: str) -> dict[str, str]:
 def _parse_mapping(content: bytes, name: str) -> Json:
     if content.lstrip().startswith(b"{"):
         return json_fields.parse_object(content, name)
-    # Here alone: a node with a JSON file does not pay for it.
-    import yaml
-
-    try:
-        value: object = yaml.safe_load(content)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        # The text of a YAML error quotes the file.
-        raise SourceError(f"{name}: not YAML ({type(error).__name__})") from error
+    value = yaml_text.parse_first(content, name)
     return {} if value is None else json_fields.as_object(value, name)
 
 

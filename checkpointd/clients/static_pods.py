@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from checkpointd import json_fields
+from checkpointd.clients import yaml_text
 from checkpointd.errors import FieldError, SourceError
 from checkpointd.json_fields import Json
 from checkpointd.model import pods
@@ -87,7 +89,7 @@ def _with_our_notes(file: ManifestFile, notes: Json) -> ManifestFile:
         ours=True,
         slot=Slot(file.namespace, slot),
         generation=json_fields.optional_text(notes, pods.COPY_GENERATION),
-        activation=int(number) if number.isdecimal() else 0,
+        activation=int(number) if re.fullmatch(r"[0-9]{1,18}", number) else 0,
         parent_uid=json_fields.optional_text(notes, pods.COPY_PARENT_UID),
         parent_name=json_fields.optional_text(notes, pods.LEGACY_CHECKPOINT_OF),
     )
@@ -107,17 +109,7 @@ def _parse(content: bytes) -> Json:
 def _parse_yaml(content: bytes) -> Json:
     if len(content) > YAML_LIMIT:
         raise FieldError(f"manifest: over {YAML_LIMIT} bytes of YAML")
-    # Here alone: see the module's docstring.
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        documents = yaml.load_all(content, Loader=loader)
-        first: object = next(iter(documents), None)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        # The text of a YAML error quotes the file, which may hold what must not be told.
-        raise FieldError(f"manifest: neither JSON nor YAML ({type(error).__name__})") from error
-    return json_fields.as_object(first, "manifest")
+    return json_fields.as_object(yaml_text.parse_first(content, "manifest"), "manifest")
 
 
 def _entries(path: Path) -> list[Path]:

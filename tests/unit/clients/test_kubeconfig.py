@@ -138,7 +138,7 @@ def test_what_cannot_be_used_is_named_by_file_and_key(
         ("", "kubeconfig: expected an object"),
         ("{", "neither JSON nor YAML"),
         ("- a", "kubeconfig: expected an object"),
-        ("a: [", "neither JSON nor YAML in line 1"),
+        ("a: [", "neither JSON nor YAML in line"),
         ("a: b: hidden", "neither JSON nor YAML in line 1"),
         ("current-context: nowhere", 'contexts: no entry is named "nowhere"'),
         ("kind: Config", "current-context: missing"),

@@ -175,3 +175,8 @@ def test_a_change_in_place_is_seen(tmp_path: Path) -> None:
     path.write_bytes(manifest(name="wob"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert reader.read(tmp_path)["a.json"].pod_name == "wob"
+
+
+def test_a_number_of_an_activation_that_no_number_can_be_counts_as_none() -> None:
+    notes = {**NOTES, pods.COPY_ACTIVATION: "9" * 5000}
+    assert parse(manifest(notes), "checkpointd.apps.x.json").activation == 0
