@@ -142,7 +142,12 @@ class Dialer:
         failure: OSError = ConnectionRefusedError()
         for address in addresses:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-            opened = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                # Of a kernel without IPv6 (ipv6.disable=1) there is none, and "localhost" has both.
+                opened = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                failure = error
+                continue
             try:
                 self._sockets.add(opened)
                 opened.settimeout(timeout / len(addresses))

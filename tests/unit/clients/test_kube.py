@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -289,6 +291,31 @@ def test_i1_a_name_that_cannot_be_resolved_is_silence(tmp_path: Path, handed: Ha
     path.write_bytes(pki.kubeconfig(server, certificates.ca.certificate, certificates.node))
     with pytest.raises(SilentError):
         handed.client(BRIEF).get_node(NODE)
+
+
+class WithoutIPv6(socket.socket):
+    """Be the sockets of a kernel that was started with ipv6.disable=1."""
+
+    def __init__(
+        self, family: int = -1, type_: int = -1, proto: int = -1, fileno: int | None = None
+    ) -> None:
+        if family == socket.AF_INET6 and fileno is None:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        super().__init__(family, type_, proto, fileno)
+
+
+def test_a_kernel_without_ipv6_reaches_localhost_by_its_other_address(
+    server: ApiServer, handed: Handed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = pki.shared()
+    url = server.url.replace("127.0.0.1", "localhost")
+    config = pki.kubeconfig(url, certificates.ca.certificate, certificates.node)
+    handed.kubeconfig.write_bytes(config)
+    # As /etc/hosts of most distributions has it.
+    both = [(0, 0, 0, "", ("::1", 0, 0, 0)), (0, 0, 0, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_named: both)
+    monkeypatch.setattr(socket, "socket", WithoutIPv6)
+    handed.client().get_node(NODE)
 
 
 def test_h8_both_ways_to_a_connection_lead_to_ours(server: ApiServer, handed: Handed) -> None:
