@@ -15,6 +15,8 @@ from checkpointd.model.observation import Container, ContainerState, Sandbox
 
 JOIN_EXTRA = 10.0
 """Seconds after the grace in which StopContainer must have answered."""
+LONGEST_GRACE = 30 * 86400
+"""Seconds: the API takes any int64 for a grace, which no timeout of ours can hold."""
 
 
 class StopClient(Protocol):
@@ -55,14 +57,16 @@ class StopCopies:
         """Stop all of a pod UID unless that is under way; return why the last try failed, or ""."""
         if not uid:
             return "a copy without UID cannot be stopped"
+        grace_seconds = max(0, min(grace_seconds, LONGEST_GRACE))
         with self._lock:
             failure = self._failures.pop(uid, "")
             if uid not in self._under_way:
                 thread = threading.Thread(
                     target=self._run, args=(uid, grace_seconds), name="runtime-stop", daemon=True
                 )
-                self._under_way[uid] = thread
+                # Entered only once it runs: where no thread can be started, the next request tries.
                 thread.start()
+                self._under_way[uid] = thread
         return failure
 
     def wait(self, uid: str, timeout: float) -> bool:

@@ -179,3 +179,14 @@ def test_no_uid_stops_nothing() -> None:
     assert stopper(runtime).request("", 0) != ""
     assert runtime.calls == []
     assert issubclass(SilentError, SourceError)
+
+
+@pytest.mark.parametrize("grace", [2**63 - 1, 10**10, -(2**63)])
+def test_a_grace_that_no_timeout_can_hold_stops_the_copy_all_the_same(grace: int) -> None:
+    runtime = Runtime(sandbox("s1", "copy"), container("c1", "copy"))
+    stops = stopper(runtime)
+    stops.request("copy", grace)
+    assert stops.wait("copy", DEADLINE)
+    assert stops.request("copy", grace) == ""
+    assert ("sandbox", "s1", 0) in runtime.calls
+    assert all(0 <= seconds <= 30 * 86400 for _what, _name, seconds in runtime.calls)
