@@ -92,6 +92,7 @@ class SourceThread:
     """
 
     topics: frozenset[Topic] = frozenset()
+    guard_pause = GUARD_PAUSE
 
     def __init__(self, name: str, post: Callable[[Fact], None], clock: Clock) -> None:
         self.name = name
@@ -150,9 +151,16 @@ class SourceThread:
         while not self.stopping.is_set():
             try:
                 pause = self.step()
+                if not self.stopping.is_set():
+                    self.wait(pause)
             except Exception as error:
                 logging.getLogger("checkpointd").exception("source %s failed", self.name)
-                self.report_failure(f"{self.name}: {type(error).__name__}: {error}")
-                pause = GUARD_PAUSE
-            if not self.stopping.is_set():
-                self.wait(pause)
+                self._report(f"{self.name}: {type(error).__name__}: {error}")
+                self.stopping.wait(self.guard_pause)
+
+    def _report(self, why: str) -> None:
+        """Tell of a fault of our own; the thread must outlive a second one on the way."""
+        try:
+            self.report_failure(why)
+        except Exception:
+            logging.getLogger("checkpointd").exception("source %s cannot say so", self.name)
