@@ -76,7 +76,7 @@ class Node:
     ``times`` are SHORT_TIMES if not given, ``settings`` are lines of TOML for other sections.
     ``kubelet`` are further arguments of the embedded kubelet (``machine.kubelet``). Without
     ``fork_daemon`` the daemon is started as in production. Without ``discovery`` node name and
-    kubeconfig are set: the first contact is then a second earlier.
+    kubeconfig are set: the first contact is then a second earlier. ``environ`` is the daemon's.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Node:
         kubelet: tuple[str, ...] = (),
         fork_daemon: bool = True,
         discovery: bool = False,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.processes = processes
         self.name = NAME
@@ -107,6 +108,7 @@ class Node:
         self._kubelet_arguments = kubelet
         self._fork_daemon = fork_daemon
         self._discovery = discovery
+        self._environ = dict(environ or {})
         self._clean_up = contextlib.ExitStack()
         self._certificates = pki.shared(self.name)
         self._certificates.write(self.layout.pki)
@@ -291,6 +293,7 @@ class Node:
             arguments=(str(self.layout.config), *arguments) if fork else (),
             execute=() if fork else self.command("run"),
             command=("/usr/bin/checkpointd", "run"),
+            environ=self._environ,
             proc=str(self.layout.proc),
             membership="0::/system.slice/checkpointd.service\n",
             directory=str(ROOT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
@@ -169,6 +170,33 @@ def kill_program(node: Node, uid: str, name: str = "web") -> None:
         return True
 
     wait_for("the program has ended", is_gone)
+
+
+def activate(node: Node, uid: str, *, slot: str = "pod.web") -> str:
+    """Let kubelet and API server forget the pod, end it, and return the UID of its copy."""
+    lose_api(node)
+    restart_kubelet_offline(node)
+    kill_program(node, uid)
+    wait_for("the copy is offered", node.manifests)
+    copy = copy_uid(node)
+    wait_for("the copy runs", lambda: runs(node, copy))
+    wait_for_phase(node, slot, "serving")
+    return copy
+
+
+def wait_until_quiet(node: Node) -> None:
+    """Wait until the store has not changed for a second."""
+    quiet_since = time.monotonic()
+    before = photograph(node.layout.state)
+
+    def is_quiet() -> bool:
+        nonlocal quiet_since, before
+        now = photograph(node.layout.state)
+        if now != before:
+            quiet_since, before = time.monotonic(), now
+        return time.monotonic() - quiet_since > 1
+
+    wait_for("the store rests", is_quiet, every=0.1)
 
 
 def serves(port: int) -> Callable[[], bool]:

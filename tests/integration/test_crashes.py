@@ -2,7 +2,7 @@
 
 One snapshot, one activation, one hand-back and one removal: in each of the four, the daemon of lane
 n is killed at its n-th call. Then it is started anew and must come to where it would have been. The
-lanes of a batch stand on one node; inotify watches what a kubelet could ever see of their manifests.
+lanes of a batch stand on one node; inotify watches what a kubelet could ever see of manifests.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _is_stored(lane: Lane) -> bool:
     (generation,) = checkpoint["generations"]
     slot = lane.state / "checkpoints" / "kube-system" / "pod.web"
     _expect_bytes(slot / "content" / "site" / generation["contents"]["site"] / "index.html")
-    return (slot / "generations" / generation["hash"] / "meta.json").exists()
+    return (slot / "generations" / str(generation["hash"]) / "meta.json").exists()
 
 
 def _let_parent_die_unseen(node: Node) -> None:
@@ -165,9 +165,7 @@ def _let_api_return(node: Node) -> None:
 
 def _is_handed_back(lane: Lane) -> bool:
     checkpoint = lane.checkpoint()
-    if checkpoint.get("phase") != "stored" or lane.placed() or lane.active():
-        return False
-    return True
+    return checkpoint.get("phase") == "stored" and not (lane.placed() or lane.active())
 
 
 def _delete_parent(node: Node) -> None:

@@ -19,7 +19,7 @@ def test_4_a_shareable_copy_stays_until_the_parent_is_ready(processes: Processes
         port = free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.shareable(port))["metadata"]["uid"]
-        copy = _activate(node, uid)
+        copy = scenes.activate(node, uid)
         node.api_server.start()
         wait_for("the parent runs", lambda: scenes.runs(node, uid))
         wait_for("the copy has gone", lambda: not scenes.runs(node, copy))
@@ -33,7 +33,7 @@ def test_4_an_exclusive_copy_goes_when_the_parent_may_start(processes: Processes
         port = free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(port))["metadata"]["uid"]
-        copy = _activate(node, uid)
+        copy = scenes.activate(node, uid)
         node.api_server.start()
         wait_for("the parent runs", lambda: scenes.runs(node, uid))
         _expect_nothing_left(node, copy)
@@ -64,7 +64,7 @@ def test_4_the_copy_returns_where_its_successor_fails_again_and_again(
         scenes.start(node)
         old = scenes.store_daemon_set(node, "web", scenes.exclusive(port))
         (pod,) = workloads.ready_pods(node, "web")
-        first = _activate(node, pod["metadata"]["uid"], slot="ds.web")
+        first = scenes.activate(node, pod["metadata"]["uid"], slot="ds.web")
         # A bad rollout while nobody looked: the new pod's program fails.
         template = old["spec"]["template"]
         (container,) = template["spec"]["containers"]
@@ -88,7 +88,7 @@ def test_5_the_copy_of_a_pod_that_was_deleted_meanwhile_goes_and_so_does_its_sto
     with Node(processes) as node:
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
-        copy = _activate(node, uid)
+        copy = scenes.activate(node, uid)
         node.api_server.store.finalise(workloads.NAMESPACE, "web")
         node.api_server.start()
         wait_for("the copy has gone", lambda: not scenes.runs(node, copy))
@@ -109,7 +109,7 @@ def test_5_the_copy_of_a_daemon_sets_pod_stays_until_the_daemon_set_says_no(
         }  # fmt: skip
         pod = scenes.create_pod(node, "web-1", scenes.exclusive(port), owner=owner)
         scenes.wait_until_stored(node, "ds.web")
-        copy = _activate(node, pod["metadata"]["uid"], slot="ds.web")
+        copy = scenes.activate(node, pod["metadata"]["uid"], slot="ds.web")
         # No controller runs: nobody makes another pod.
         node.api_server.store.finalise(workloads.NAMESPACE, "web-1")
         node.api_server.start()
@@ -160,7 +160,7 @@ def test_9_where_the_kubelet_does_not_obey_the_copy_is_stopped_through_the_runti
     with Node(processes, kubelet=("--settle=60",)) as node:
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
-        copy = _activate(node, uid)
+        copy = scenes.activate(node, uid)
         node.override("kube-system.pod.web", "deactivate")
         wait_for("the copy has gone", lambda: not scenes.runs(node, copy))
         holds_for("it stays gone", lambda: not scenes.runs(node, copy), 1)
@@ -182,18 +182,6 @@ def test_8_a_copy_that_the_kubelet_refuses_is_offered_again_under_another_name(
         wait_for("another is offered", lambda: [m for m in node.manifests() if m != first])
         node.ask_containerd("set_registry", answers=True)
         scenes.wait_for_phase(node, "pod.web", "serving")
-
-
-def _activate(node: Node, uid: str, *, slot: str = "pod.web") -> str:
-    """Let kubelet and API server forget the pod, end it, and return the UID of its copy."""
-    scenes.lose_api(node)
-    scenes.restart_kubelet_offline(node)
-    scenes.kill_program(node, uid)
-    wait_for("the copy is offered", node.manifests)
-    copy = scenes.copy_uid(node)
-    wait_for("the copy runs", lambda: scenes.runs(node, copy))
-    scenes.wait_for_phase(node, slot, "serving")
-    return copy
 
 
 def _expect_nothing_left(node: Node, copy: str) -> None:
