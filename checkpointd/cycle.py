@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from checkpointd import log
@@ -151,7 +152,7 @@ class Cycle:
                 return
             facts = self.world.inbox.drain(left)
             missing -= {type(fact) for fact in facts}
-            self._fold(facts, self.world.clock.now())
+            self._guard(partial(self._fold, facts, self.world.clock.now()))
 
     def run_once(self, at_most: float) -> None:
         """Wait for facts, for a deadline, or ``at_most`` seconds; then run one cycle."""
@@ -159,13 +160,19 @@ class Cycle:
         self._run(None, max(0.0, min(wait, at_most)))
 
     def _run(self, facts: tuple[Fact, ...] | None, wait: float) -> None:
+        taken = self.world.inbox.drain(wait) if facts is None else facts
+        self._guard(partial(self._turn, taken))
+
+    def _guard(self, call: Callable[[], None]) -> None:
         try:
-            self._turn(self.world.inbox.drain(wait) if facts is None else facts)
+            call()
         except InvariantError as error:
             self._note_fault(f"nothing is done in this cycle, a safety rule would break: {error}")
         except Exception as error:
-            logging.getLogger(log.LOGGER).exception("a cycle failed")
-            self._note_fault(f"a cycle failed: {type(error).__name__}: {error}")
+            sentence = f"a cycle failed: {type(error).__name__}: {error}"
+            if self._told.is_new(sentence):
+                logging.getLogger(log.LOGGER).exception("a cycle failed")
+            self._note_fault(sentence)
 
     def _note_fault(self, sentence: str) -> None:
         self.faults += 1
@@ -180,6 +187,8 @@ class Cycle:
         decision = decide(self.observation, self.stored, self.policy, now)
         if decision.starts:
             decision = self._ask_manager(decision, now)
+        else:
+            self._manager_asked = None
         outcomes = self._act(decision)
         self._pace(decision, outcomes)
         self.observation = fold.tidy(self.observation, self.stored, decision.questions)
@@ -230,16 +239,17 @@ class Cycle:
 
     def _pace(self, decision: Decision, outcomes: tuple[Outcome, ...]) -> None:
         self._look_again = decision.look_again
+        if any(outcome.error for outcome in outcomes):
+            # What could not be saved changes again in the next cycle: no restlessness of ours.
+            self._failures += 1
+            pause = min(FAULT_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
+            self._look_again = self.world.clock.now().plus(pause)
+            return
+        self._failures = 0
         self._restless = self._restless + 1 if any(r.changed for r in decision.reasons) else 0
         if self._restless > MOST_AT_ONCE:
             self._told.fault("states change without rest: a fault of ours, slowed down")
             self._look_again = self.world.clock.now().plus(FAULT_PAUSE)
-        if not any(outcome.error for outcome in outcomes):
-            self._failures = 0
-            return
-        self._failures += 1
-        pause = min(FAULT_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
-        self._look_again = self.world.clock.now().plus(pause)
 
     def _show(self, decision: Decision, now: Instant) -> None:
         def draw() -> NodeStatus:

@@ -19,6 +19,7 @@ from checkpointd.model.decision import (
     Reason,
     RemoveManifest,
     RemoveStore,
+    SaveCheckpoint,
     Severity,
     StopCopy,
 )
@@ -28,6 +29,10 @@ from checkpointd.model.pods import Slot
 
 _EFFECTS = (PlaceManifest, RemoveManifest, StopCopy, RemoveStore)
 """Actions that change what runs or what is kept: each is told when done."""
+
+
+MOST_FAULTS = 100
+"""Sentences remembered: one with a number in it could be new each time."""
 
 
 class Teller:
@@ -42,12 +47,19 @@ class Teller:
 
     # ---- decisions -------------------------------------------------------------------------------
     def decision(self, decision: Decision, outcomes: Iterable[Outcome], stored: Stored) -> None:
-        """Tell transitions, alarms, failures and effects of one cycle."""
+        """Tell transitions, alarms, failures and effects of one cycle.
+
+        A transition counts once it is on disk: one that could not be saved comes again.
+        """
+        made = tuple(outcomes)
+        unsaved = {o.action.slot for o in made if o.error} - {
+            o.action.slot for o in made if isinstance(o.action, SaveCheckpoint) and not o.error
+        }
         for reason in decision.reasons:
-            if reason.changed:
+            if reason.changed and reason.slot not in unsaved:
                 self._transition(reason, stored)
         self._compare_alarms(decision.reasons)
-        self._tell_outcomes(tuple(outcomes))
+        self._tell_outcomes(made)
 
     def _transition(self, reason: Reason, stored: Stored) -> None:
         checkpoint = stored.checkpoints.get(reason.slot) if reason.slot is not None else None
@@ -100,9 +112,15 @@ class Teller:
         )
         self._logger.info("%s", line, extra=extra)
 
+    def is_new(self, fault: str) -> bool:
+        """Tell whether this fault of our own was not told of yet."""
+        return fault not in self._faults
+
     def fault(self, sentence: str) -> None:
         """Tell of a fault of our own, once per sentence."""
-        if sentence not in self._faults:
+        if self.is_new(sentence):
+            if len(self._faults) >= MOST_FAULTS:
+                self._faults.clear()
             self._faults.add(sentence)
             self._logger.error("%s", sentence, extra=log.fields(log.Event.FAULT, reason=sentence))
 

@@ -103,7 +103,8 @@ def _starts_soon(container: Container, scene: Scene) -> bool:
     exited = scene.observation.exits.get(container.id)
     if container.state is not ContainerState.EXITED or container.attempt == 0 or exited is None:
         return True
-    back_off = min(BACK_OFF * 2 ** (container.attempt - 1), BACK_OFF_MOST)
+    # Bounded before it is a float: a pod that crashes for days has been restarted 1000 times.
+    back_off = min(BACK_OFF * 2 ** min(container.attempt - 1, 10), BACK_OFF_MOST)
     return scene.timers.passed(exited, back_off - BEFORE_TRY)
 
 

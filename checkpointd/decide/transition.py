@@ -81,7 +81,8 @@ def _stop(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) ->
     if row.rule != "8 again":
         return after
     times = scene.policy.times
-    wait = min(times.offer_again * 2**checkpoint.retry_step, times.offer_again_most)
+    # Bounded before it is a float: after three weeks of refusals there is none so large.
+    wait = min(times.offer_again * 2 ** min(checkpoint.retry_step, 30), times.offer_again_most)
     return replace(after, retry_step=checkpoint.retry_step + 1, not_before=scene.now.plus(wait))
 
 

@@ -106,6 +106,7 @@ def test_an_exclusive_copy_waits_for_init_containers() -> None:
         (2, 982.0, True),
         (6, 702.1, False),
         (6, 702.0, True),
+        (3_000_000_000, 702.0, True),
     ],
 )
 def test_b3_an_exclusive_copy_goes_2_s_before_the_kubelets_next_try(

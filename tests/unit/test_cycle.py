@@ -1,0 +1,165 @@
+"""The cycle alone: what it does about faults, failures and a PID 1 that does not answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from checkpointd.clock import Clock
+from checkpointd.cycle import Cycle, World
+from checkpointd.model.checkpoint import Checkpoint
+from checkpointd.model.decision import Action, Outcome, PlaceManifest, Question, SaveCheckpoint
+from checkpointd.model.moments import Instant, Seen, Unknown
+from checkpointd.model.observation import Fact, Observation, OverridesRead
+from checkpointd.model.status import NodeStatus
+from tests.builders import observations as build
+
+STORED = build.checkpoint(serves_api=True)
+
+
+class Stopped(Clock):
+    """Be a clock that a test sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = build.NOW
+
+    def now(self) -> Instant:
+        return self.at
+
+
+@dataclass
+class Fakes:
+    """Be all that the cycle meets, and note what it does."""
+
+    clock: Stopped = field(default_factory=Stopped)
+    error: str = ""
+    fails_at: type[Action] | None = None
+    manager: Seen[str] | Unknown = field(default_factory=lambda: build.seen("running"))
+    facts: tuple[Fact, ...] = ()
+    performed: list[Action] = field(default_factory=list[Action])
+    asked: list[frozenset[Question]] = field(default_factory=list[frozenset[Question]])
+    finished: list[str] = field(default_factory=list[str])
+
+    # ---- hands, inbox, manager ----
+    def perform(self, action: Action) -> Outcome:
+        self.performed.append(action)
+        fails = self.fails_at is not None and isinstance(action, self.fails_at)
+        return Outcome(action=action, error=self.error if fails else "", seconds=0.0)
+
+    def drain(self, timeout: float) -> tuple[Fact, ...]:
+        taken, self.facts = self.facts, ()
+        self.clock.at = self.clock.at.plus(timeout)
+        return taken
+
+    def ask(self, seconds: float = 1.0) -> Seen[str] | Unknown:
+        return self.manager
+
+    def is_systemd(self) -> bool:
+        return True
+
+    def is_frozen(self) -> bool:
+        return False
+
+    def show(self, draw: Callable[[], NodeStatus]) -> None:
+        draw()
+
+    def cycle(self, *checkpoints: Checkpoint) -> Cycle:
+        world = World(
+            clock=self.clock,
+            inbox=self,
+            hands=self,
+            manager=self,
+            ask=self.asked.append,
+            show=self.show,
+            finished=self.finished.append,
+        )
+        return Cycle(world, build.stored(*checkpoints), build.POLICY)
+
+    def placed(self) -> int:
+        return sum(isinstance(action, PlaceManifest) for action in self.performed)
+
+
+def to_start() -> Observation:
+    """Return a node on which a copy is to be started now."""
+    return build.silent(runtime=build.runtime())
+
+
+def test_a_start_waits_for_pid_1_five_seconds_each_time_not_once() -> None:
+    fakes = Fakes(manager=Unknown("busy", build.NOW))
+    cycle = fakes.cycle(STORED)
+    cycle.observation = to_start()
+    cycle.run_once(0)
+    assert fakes.placed() == 0
+    # The start is no longer wanted; half a minute later it is again.
+    cycle.observation = build.observation(build.pod(), runtime=build.runtime("uid-api-1"))
+    cycle.run_once(0)
+    fakes.clock.at = build.at(1030)
+    cycle.observation = to_start()
+    cycle.run_once(0)
+    assert fakes.placed() == 0
+    fakes.clock.at = build.at(1036)
+    cycle.observation = to_start()
+    cycle.run_once(0)
+    assert fakes.placed() == 1
+
+
+def test_an_action_that_fails_for_days_is_tried_on_at_the_longest_pause() -> None:
+    fakes = Fakes(error="no space", fails_at=SaveCheckpoint)
+    cycle = fakes.cycle(STORED)
+    for _ in range(1100):
+        cycle.observation = to_start()
+        cycle.run_once(0)
+    assert cycle.faults == 0
+    assert len(fakes.asked) == len(fakes.finished) == 1100
+
+
+def test_a_transition_that_could_not_be_saved_is_not_told_in_each_cycle(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logging.getLogger("checkpointd").propagate = True
+    caplog.set_level(logging.DEBUG, "checkpointd")
+    fakes = Fakes(error="no space", fails_at=SaveCheckpoint)
+    cycle = fakes.cycle(STORED)
+    cycle.observation = to_start()
+    for _ in range(20):
+        cycle.run_once(0)
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("rule 3a" in line for line in lines) == 0
+    assert sum("no space" in line for line in lines) == 1
+    assert not any("without rest" in line for line in lines)
+    fakes.error = ""
+    cycle.run_once(0)
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("rule 3a" in line for line in lines) == 1
+
+
+def test_a_fault_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("checkpointd").propagate = True
+    fakes = Fakes()
+    cycle = fakes.cycle(STORED)
+    broken = replace(to_start(), runtime=build.seen(None))
+    for _ in range(5):
+        cycle.observation = broken
+        cycle.run_once(0)
+    assert cycle.faults == 5
+    assert len(fakes.finished) == 5
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+def test_a_fact_that_cannot_be_folded_does_not_end_the_daemon_at_its_start() -> None:
+    fakes = Fakes(facts=(OverridesRead({}), Broken()))
+    cycle = fakes.cycle()
+    cycle.first()
+    assert cycle.faults == 1
+
+
+class Broken(OverridesRead):
+    """Be a fact that says nothing when it is looked at."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None: ...
