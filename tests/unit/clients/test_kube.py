@@ -304,6 +304,11 @@ class WithoutIPv6(socket.socket):
         super().__init__(family, type_, proto, fileno)
 
 
+def resolve_both(*_asked: object, **_named: object) -> list[tuple[object, ...]]:
+    """Resolve "localhost" as /etc/hosts of most distributions does."""
+    return [(0, 0, 0, "", ("::1", 0, 0, 0)), (0, 0, 0, "", ("127.0.0.1", 0))]
+
+
 def test_a_kernel_without_ipv6_reaches_localhost_by_its_other_address(
     server: ApiServer, handed: Handed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,9 +316,7 @@ def test_a_kernel_without_ipv6_reaches_localhost_by_its_other_address(
     url = server.url.replace("127.0.0.1", "localhost")
     config = pki.kubeconfig(url, certificates.ca.certificate, certificates.node)
     handed.kubeconfig.write_bytes(config)
-    # As /etc/hosts of most distributions has it.
-    both = [(0, 0, 0, "", ("::1", 0, 0, 0)), (0, 0, 0, "", ("127.0.0.1", 0))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_named: both)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_both)
     monkeypatch.setattr(socket, "socket", WithoutIPv6)
     handed.client().get_node(NODE)
 
