@@ -64,6 +64,10 @@ e2e: $(INSTALLED)  ## On a real node: systemd, containerd, kubelet, control plan
 	tests/e2e/setup
 	$(PYTEST) -m e2e --timeout=1800
 
+.PHONY: bench
+bench: $(INSTALLED)  ## Measure against the budget on embedded nodes (BENCH="--pods 110 --quick"; --help)
+	@$(BIN)/python -m tests.bench $(BENCH)
+
 # Needs on the node: python3 and Debian's python3-grpcio python3-protobuf python3-psutil
 # python3-pyinotify python3-requests python3-sdnotify python3-tomli python3-yaml. No .venv.
 SOURCES := $(shell find checkpointd -name '*.py' 2>/dev/null)

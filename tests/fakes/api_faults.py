@@ -43,6 +43,7 @@ class Request:
     path: str
     query: str
     user: str
+    agent: str = ""
 
     @property
     def is_watch(self) -> bool:

@@ -118,7 +118,9 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.user = self._authenticate()
         fault = self.api.fault_of(url.path)
-        request = Request(self.command, url.path, url.query, self.user)
+        request = Request(
+            self.command, url.path, url.query, self.user, self.headers.get("User-Agent", "")
+        )
         with self.api.store.changed:
             # Before anybody can see the request and end its watch.
             self.watches_ended = self.api.watch_end
