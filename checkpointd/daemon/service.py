@@ -39,6 +39,12 @@ def run(config_file: Path, disk: Disk | None = None) -> int:
     return service.run()
 
 
+UNKNOWN_MARKS = (
+    "[selection] changes, and what it would unmark is not known while no API server answers; "
+    "if that is meant: systemctl restart checkpointd"
+)
+
+
 class Service:
     """Hold the daemon's life: start, cycles, reloads, end."""
 
@@ -122,6 +128,8 @@ class Service:
         try:
             new = settings_file.load(self.config_file)
             refusal = settings_file.refuses_reload(self.settings, new, *wiring.marked_slots(new))
+            if new.policy.selection != self.settings.policy.selection and not wiring.knows_marks:
+                refusal = refusal or UNKNOWN_MARKS
         except ConfigError as error:
             refusal = str(error)
             new = self.settings
@@ -139,7 +147,7 @@ class Service:
     def _take_over(self, wiring: Wiring, new: Settings) -> None:
         self.settings = new
         wiring.cycle.policy = new.policy
-        wiring.cycle.alarms = ()
+        wiring.cycle.alarms = self._config_alarms = ()
         self._logger.setLevel(log.NOTICE if new.log_level == "notice" else new.log_level.upper())
         wiring.relist()
         self._keep_last_good()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from checkpointd import json_fields
+from checkpointd import json_fields, log
 from checkpointd.act.perform import Actor, Host
 from checkpointd.act.stop import StopClient
 from checkpointd.clients import network
@@ -16,6 +17,7 @@ from checkpointd.clock import Clock
 from checkpointd.cycle import Cycle, World
 from checkpointd.daemon.discovery import Discovery
 from checkpointd.daemon.display import Display
+from checkpointd.errors import StoreError
 from checkpointd.model import selection
 from checkpointd.model.checkpoint import Stored
 from checkpointd.model.decision import Question
@@ -140,7 +142,11 @@ class Wiring:
 
     def start(self) -> None:
         """Remove our own leftovers from the static-pod directory, then start the sources."""
-        self.actor.manifests.remove_leftovers()
+        try:
+            self.actor.manifests.remove_leftovers()
+        except StoreError as error:
+            # Never fatal: a single file in its place, a read-only disk (design, section 7).
+            logging.getLogger(log.LOGGER).warning("leftovers not removed: %s", error)
         for source in self.sources:
             source.start()
 
@@ -155,6 +161,13 @@ class Wiring:
     def relist(self) -> None:
         """Have the API's pods listed anew, since marks may have changed."""
         self.watch.relist()
+
+    @property
+    def knows_marks(self) -> bool:
+        """Tell whether it is known which pods are marked, or nothing is stored that could go."""
+        return (
+            isinstance(self.cycle.observation.api_pods, Seen) or not self.cycle.stored.checkpoints
+        )
 
     def marked_slots(self, new: Settings) -> tuple[frozenset[Slot], frozenset[Slot]]:
         """Return the slots whose pods are marked now, and those that ``new`` would mark."""

@@ -79,7 +79,7 @@ class ManifestDirectory:
             pod = parse(path, self.node_name)
         except (RefusedError, OSError) as error:
             self.refusals[str(path)] = str(error)
-            print(f"{path.name}: refused: {error}", flush=True)
+            print(ascii(f"{path.name}: refused: {error}"), flush=True)
             return before
         self.refusals.pop(str(path), None)
         return pod
@@ -92,12 +92,14 @@ def full_name(pod: Pod) -> str:
 
 def parse(path: Path, node_name: str) -> Pod:
     """Read one file as the kubelet would. Raises RefusedError, OSError."""
+    if not path.is_file():
+        raise RefusedError("not a regular file")
     content = path.read_bytes()
     if len(content) > _LONGEST:
         raise RefusedError("larger than 10 MiB")
     try:
         value: object = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RefusedError(f"not JSON: {error}") from error
     pod = cast("Pod", value)
     if not isinstance(value, dict) or pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
