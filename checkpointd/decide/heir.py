@@ -75,18 +75,16 @@ def _may_start(
     if not _kubelet_acts(managed, scene) or not _has_images(heir, scene):
         return False
     slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > SLOW_STOP
-    if slow:
-        return True
     ready = runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
-    return ready and _tries_soon(heir, runtime, scene)
+    return (slow or ready) and _tries_soon(heir, runtime, scene)
 
 
 def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
     """Tell whether no container of the heir sits out a back-off: each runs or starts soon.
 
     A copy that goes in the middle of one leaves the slot empty until it ends. The kubelet restarts
-    at once after the first exit, then 10 s after the exit, doubling to 300 s (pkg/kubelet:
-    backOffPeriod, MaxContainerBackOff).
+    about 1 s after the first exit, which no copy is sure to be quick enough for, then 10 s after
+    the exit at the earliest, doubling to 300 s (pkg/kubelet: backOffPeriod, MaxContainerBackOff).
     """
     pod = scene.pods.get(heir.uid)
     done = pod.init_containers if pod is not None else frozenset[str]()
@@ -101,10 +99,11 @@ def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
 
 def _starts_soon(container: Container, scene: Scene) -> bool:
     exited = scene.observation.exits.get(container.id)
-    if container.state is not ContainerState.EXITED or container.attempt == 0 or exited is None:
+    if container.state is not ContainerState.EXITED or exited is None:
         return True
     # Bounded before it is a float: a pod that crashes for days has been restarted 1000 times.
-    back_off = min(BACK_OFF * 2 ** min(container.attempt - 1, 10), BACK_OFF_MOST)
+    doubled = min(max(container.attempt - 1, 0), 10)
+    back_off = min(BACK_OFF * 2**doubled, BACK_OFF_MOST)
     return scene.timers.passed(exited, back_off - BEFORE_TRY)
 
 

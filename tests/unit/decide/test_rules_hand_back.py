@@ -99,7 +99,8 @@ def test_an_exclusive_copy_waits_for_init_containers() -> None:
 @pytest.mark.parametrize(
     ("attempt", "exited", "goes"),
     [
-        (0, 999.5, True),
+        (0, 999.5, False),
+        (0, 992.0, True),
         (1, 992.1, False),
         (1, 992.0, True),
         (2, 982.1, False),
