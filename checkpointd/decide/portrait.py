@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from checkpointd.decide import evidence, follow, plan, table
 from checkpointd.decide.evidence import Findings
@@ -54,7 +55,7 @@ def portray(
         runtime=_runtime(observation),
         sources=tuple(_sources(observation, policy)),
         checkpoints=tuple(
-            _checkpoint(checkpoint, scene, decision, alarms)
+            _checkpoint(checkpoint, scene, alarms)
             for _slot, checkpoint in sorted(stored.checkpoints.items())
         ),
         refused=tuple(_refused(stored, scene)),
@@ -172,10 +173,9 @@ def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:
 
 
 # ---- one slot ------------------------------------------------------------------------------------
-def _checkpoint(
-    checkpoint: Checkpoint, scene: Scene, decision: Decision, alarms: Iterable[Reason]
-) -> CheckpointStatus:
-    findings = evidence.find(checkpoint, scene)
+def _checkpoint(checkpoint: Checkpoint, scene: Scene, alarms: Iterable[Reason]) -> CheckpointStatus:
+    timers = scene.timers.fresh()
+    findings = evidence.find(checkpoint, replace(scene, timers=timers))
     row = table.step(checkpoint.phase, findings.evidence)
     generation = _generation(checkpoint)
     successor = checkpoint.successor
@@ -195,7 +195,7 @@ def _checkpoint(
         activation=_activation(checkpoint),
         order="" if findings.evidence.order.value == "none" else findings.evidence.order.value,
         evidence=tuple(_answers(checkpoint, findings, scene)),
-        next=NextStatus(what=_what_next(checkpoint, findings), at=decision.look_again),
+        next=NextStatus(what=_what_next(checkpoint, findings), at=timers.first),
         alarms=tuple(r.sentence for r in alarms if r.slot == checkpoint.slot),
         warnings=_warnings(checkpoint),
         refusal=checkpoint.refusal,

@@ -46,6 +46,15 @@ class Timers:
         self.pending.append(moment)
         return False
 
+    def fresh(self) -> Timers:
+        """Return the same clock, without the deadlines that were looked at."""
+        return Timers(self.now, self._started, self._thawed)
+
+    @property
+    def first(self) -> Instant | None:
+        """Return the next deadline, None where there is none."""
+        return min(self.pending, key=lambda instant: instant.seconds, default=None)
+
     def next(self, at_most: float) -> Instant:
         """Return the next deadline, ``at_most`` seconds away."""
         limit = self.now.plus(at_most)
