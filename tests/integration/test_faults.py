@@ -1,10 +1,10 @@
-"""Break each source in each way: what runs goes on, what is stored stays, and the status says it."""
+"""Break each source: what runs goes on, what is stored stays, and the status says it."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.fakes.api_server import Fault
+from tests.fakes.api_faults import Fault
 from tests.fakes.machine.control import Fields
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import Node
@@ -140,4 +140,4 @@ def _api_is_well(node: Node) -> bool:
 
 def _source(node: Node, name: str) -> Fields:
     sources = {source["name"]: source for source in node.status()["sources"]}
-    return sources[name]
+    return dict(sources[name])

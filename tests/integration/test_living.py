@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.fakes import workloads
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
 from tests.fakes.ports import free_port
@@ -129,10 +130,10 @@ def test_a_reload_takes_the_new_configuration_whole_or_not_at_all(processes: Pro
         wait_for("the bad one is refused", lambda: len(daemon.said("READY")) == 2)
         assert daemon.said("RELOADING") == ["1"]
         wait_for("there is an alarm", lambda: scenes.alarms(node))
-        unmarked = {**scenes.workloads.pod("web", node.name, other), "spec": other}
+        unmarked = {**workloads.pod("web", node.name, other), "spec": other}
         unmarked["spec"]["nodeName"] = node.name
         unmarked["metadata"] = {"name": "web", "labels": {"keep": "me"}}
-        node.api.create(scenes.workloads.PODS, unmarked)
+        node.api.create(workloads.PODS, unmarked)
         rule = '[[selection.rule]]\nnamespace = "kube-system"\nlabels = { keep = "me" }\n'
         node.layout.config.write_text(good + rule)
         daemon.reload()
