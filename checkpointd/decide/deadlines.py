@@ -12,9 +12,14 @@ from checkpointd.model.observation import Observation
 
 
 def is_hold_over(checkpoint: Checkpoint, scene: Scene) -> bool:
-    """Rule 3a's hold: 0 for a pod that serves the API or ran in this boot, else the boot-hold."""
+    """Rule 3a's hold: 0 for a pod that serves the API or ran in this boot, else the boot-hold.
+
+    In the boot in which it ran, a daemon that was only restarted must first have tried the API.
+    """
     observation, times = scene.observation, scene.policy.times
-    if checkpoint.serves_api or checkpoint.ran_in_boot == observation.boot_id:
+    if checkpoint.ran_in_boot == observation.boot_id:
+        return observation.api_contact.failures > 0
+    if checkpoint.serves_api:
         return True
     blocking = checkpoint.kind is CopyKind.BLOCKING
     hold = times.boot_hold_blocking if blocking else times.boot_hold
@@ -28,6 +33,17 @@ def is_hold_over(checkpoint: Checkpoint, scene: Scene) -> bool:
     return scene.timers.passed(observation.started, at_most) and scene.timers.passed(
         observation.api_contact.unknown_since, hold
     )
+
+
+def is_tombstone_hold_over(checkpoint: Checkpoint, scene: Scene) -> bool:
+    """Rule 3b's hold: 30 s of Unknown.
+
+    Of a pod that serves the API: none at the first refusal, or at a new boot.
+    """
+    contact, boot = scene.observation.api_contact, scene.observation.boot_id
+    if checkpoint.serves_api and (contact.refusals or checkpoint.ran_in_boot != boot):
+        return True
+    return scene.timers.passed(contact.unknown_since, scene.policy.times.tombstone_hold)
 
 
 def _hold_start(observation: Observation) -> Instant | None:

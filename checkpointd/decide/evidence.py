@@ -51,9 +51,7 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
         kind=checkpoint.kind,
         serves_api=checkpoint.serves_api,
         hold_over=deadlines.is_hold_over(checkpoint, scene),
-        tombstone_hold_over=scene.timers.passed(
-            scene.observation.api_contact.unknown_since, scene.policy.times.tombstone_hold
-        ),
+        tombstone_hold_over=deadlines.is_tombstone_hold_over(checkpoint, scene),
         cut_off=deadlines.is_cut_off(scene),
         dwell_over=deadlines.is_dwell_over(checkpoint, scene),
         deadline_over=deadlines.is_deadline_over(checkpoint, scene),

@@ -59,10 +59,10 @@ def _is_deleted_under_us(e: Evidence) -> bool:
     """Rule 3b, for a pod that serves the API and for a DaemonSet's pod."""
     if e.want is not Want.ENDING or e.heir is not Heir.NONE or e.owner is Owner.NO:
         return False
-    if e.serves_api:
-        return e.api in (Api.REFUSED, Api.UNKNOWN)
-    is_daemon_set = e.owner in (Owner.WANTS, Owner.UNREADABLE)
-    return is_daemon_set and e.api is Api.UNKNOWN and e.tombstone_hold_over
+    if e.serves_api and e.api is Api.REFUSED:
+        return True
+    may = e.serves_api or e.owner in (Owner.WANTS, Owner.UNREADABLE)
+    return may and e.api is Api.UNKNOWN and e.tombstone_hold_over
 
 
 def _may_lose(e: Evidence) -> bool:

@@ -351,6 +351,37 @@ def test_3b_an_api_servers_tombstone_starts_at_the_first_refused_connection() ->
     assert not started(run(build.observation(), before))
 
 
+@pytest.mark.parametrize(
+    ("since", "refusals", "boot", "starts"),
+    [
+        (1000, 0, "boot-1", False),  # the daemon was only restarted, and has not tried yet
+        (985, 0, "boot-1", False),  # 15 s without an answer are Unknown, but no refusal
+        (969, 0, "boot-1", True),
+        (999, 1, "boot-1", True),
+        (1000, 0, REBOOTED, True),
+    ],
+)
+def test_3b_an_api_servers_tombstone_waits_for_a_refusal_a_new_boot_or_30_s(
+    since: float, refusals: int, boot: str, *, starts: bool
+) -> None:
+    before = build.checkpoint(GONE, phase=Phase.TOMBSTONE, serves_api=True, ran_in_boot=boot)
+    lost = build.contact(reached=False, since=since, failures=refusals, refusals=refusals)
+    decision = run(build.observation(api=lost), before)
+    assert bool(started(decision)) is starts
+
+
+@pytest.mark.parametrize(("failures", "starts"), [(0, False), (1, True)])
+@pytest.mark.parametrize("serves_api", [False, True])
+def test_a_restarted_daemon_starts_nothing_before_it_has_tried_the_api_itself(
+    failures: int, *, serves_api: bool, starts: bool
+) -> None:
+    # Lost at 900 s by the record; whether it came back while no daemon ran is not known.
+    lost = build.contact(reached=False, since=900, failures=failures)
+    world = replace(silent(), api_contact=lost)
+    decision = run(world, build.checkpoint(serves_api=serves_api))
+    assert bool(started(decision)) is starts
+
+
 def test_3b_waits_for_no_dwell() -> None:
     before = build.checkpoint(GONE, phase=Phase.TOMBSTONE, serves_api=True, stopped_at=at(999))
     assert started(run(silent(), before))
