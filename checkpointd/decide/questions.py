@@ -33,13 +33,22 @@ KUBELET_LIST_CALM = 300.0
 def ask_always(scene: Scene, *, unstored: bool) -> Iterator[Question]:
     """Ask for what the node as a whole needs."""
     contact = scene.observation.api_contact
-    yield Question(Topic.MACHINE, period=WATCHFUL if not contact.reached else 5.0)
+    yield Question(Topic.MACHINE, period=_machine_pace(scene))
     yield Question(Topic.MANAGER, period=1.0 if scene.frozen else CALM)
     if not contact.reached:
         yield Question(Topic.ROUTE, period=WATCHFUL)
     if unstored:
         yield Question(Topic.RUNTIME, period=WATCHFUL)
         yield Question(Topic.KUBELET_LIST, period=WATCHFUL)
+
+
+def _machine_pace(scene: Scene) -> float:
+    """Return the seconds between looks for kubelet and runtime: of their deaths a pidfd tells."""
+    if not scene.observation.api_contact.reached:
+        return WATCHFUL
+    machine = scene.observation.machine
+    live = isinstance(machine, Seen) and machine.value.kubelet and machine.value.runtime_present
+    return CALM if live else 5.0
 
 
 def ask_candidates(pods: tuple[ApiPod, ...], stored: Stored, scene: Scene) -> Iterator[Question]:
@@ -65,7 +74,7 @@ def ask_slot(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
     """Ask for what one slot's next decision needs."""
     pace = _pace(checkpoint, findings, scene)
     for uid in sorted(follow.pod_uids(checkpoint)):
-        yield Question(Topic.PROCESSES, target=uid, slot=checkpoint.slot, period=min(pace, 5.0))
+        yield Question(Topic.PROCESSES, target=uid, slot=checkpoint.slot, period=pace)
     yield from _ask_runtime(checkpoint, findings, scene, pace)
     if _expects_api(checkpoint, findings, scene):
         yield Question(Topic.CONTACT, period=1.0)

@@ -10,9 +10,9 @@ from tests.builders import observations as build
 from tests.builders.observations import at, seen, silent
 
 
-def draw(observation: Observation, now: Instant, **fields: object) -> NodeStatus:
+def draw(observation: Observation, now: Instant, not_before: Instant | None = None) -> NodeStatus:
     """Return the picture at an instant, with one checkpoint."""
-    store = build.stored(build.checkpoint(**fields))
+    store = build.stored(build.checkpoint(not_before=not_before))
     decision = decide(observation, store, build.POLICY, now)
     return portrait.portray(observation, store, build.POLICY, decision, now)
 
