@@ -18,7 +18,7 @@ class NotYetError(Exception):
 
 
 def wait_for(
-    what: str, condition: Callable[[], T | None], seconds: float = 20.0, every: float = 0.02
+    what: str, condition: Callable[[], T | None], seconds: float = 40.0, every: float = 0.02
 ) -> T:
     """Return the first true value of ``condition``.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fakes.api_objects import Object
 from tests.fakes.machine.forking import Spawn
-from tests.fakes.node import Node, end
+from tests.fakes.node import Node
 from tests.fakes.waiting import wait_for
 
 NAMESPACE = "kube-system"
@@ -136,7 +136,7 @@ def self_host(node: Node) -> None:
     )
     node.start_controllers()
     wait_for("the API server's pod was started once", lambda: _has_run(node))
-    end(bootstrap)
+    bootstrap.kill()
     wait_for("the self-hosted API server is ready", lambda: ready_pods(node, API_SERVER))
     (layout.logs / "bootstrap.log").unlink()
 

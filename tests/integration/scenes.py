@@ -89,7 +89,7 @@ def wait_until_stored(node: Node, slot: str) -> None:
     wait_for(f"{slot} is stored", is_stored)
 
 
-def wait_for_phase(node: Node, slot: str, phase: str, seconds: float = 20.0) -> Fields:
+def wait_for_phase(node: Node, slot: str, phase: str, seconds: float = 40.0) -> Fields:
     """Wait until the slot is in a phase, and return what is said of it."""
 
     def found() -> Fields:

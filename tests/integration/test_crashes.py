@@ -18,7 +18,6 @@ from tests.fakes import workloads
 from tests.fakes.directory_watch import ManifestWatch
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import NotYetError, wait_for
 from tests.integration import scenes
 from tests.integration.lanes import Lane
@@ -116,10 +115,13 @@ def _tell(lane: Lane) -> str:
 
 # ---- the four acts -------------------------------------------------------------------------------
 def _create_parent(node: Node) -> None:
-    spec = scenes.shareable(free_port())
     # One volume: a second one would only add system calls of the same kinds.
-    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] == "site"]
-    spec["containers"][0]["volumeMounts"] = [{"name": "site", "mountPath": "/srv"}]
+    mount = {"name": "site", "mountPath": "/srv"}
+    app = {"name": "app", "image": "registry.example/app:1", "command": ["app"]}
+    spec = {
+        "containers": [{**app, "volumeMounts": [mount]}],
+        "volumes": [{"name": "site", "configMap": {"name": "site"}}],
+    }
     scenes.create_pod(node, "web", spec)
     wait_for("the parent is ready", lambda: _is_parent_ready(node))
 
@@ -144,7 +146,7 @@ def _let_parent_die_unseen(node: Node) -> None:
     assert found is not None
     node.api_server.stop()
     scenes.restart_kubelet_offline(node)
-    scenes.kill_program(node, found["metadata"]["uid"])
+    scenes.kill_program(node, found["metadata"]["uid"], "app")
 
 
 def _is_serving(lane: Lane) -> bool:
@@ -155,7 +157,7 @@ def _is_serving(lane: Lane) -> bool:
     (active,) = lane.active()
     assert active.name == uid
     _expect_bytes(active / "site" / "index.html")
-    return scenes.runs(lane.node, uid)
+    return scenes.runs(lane.node, uid, "app")
 
 
 def _let_api_return(node: Node) -> None:

@@ -33,6 +33,9 @@ from tests.fakes.runtime import FakeContainer, FakeImage, FakeRuntime, FakeSandb
 LAG_SECONDS = 0.05
 """Between a death and the runtime's word of it (design, section 2)."""
 PAUSE = ("pause",)
+SLEEPERS = frozenset({"pause", "app"})
+"""Programs that do nothing until SIGTERM: the pause of a sandbox, and an application like it."""
+SLEEP = ("/bin/sleep", "1000000")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,9 +183,12 @@ class Containerd:
         environ: Mapping[str, str],
     ) -> _Running:  # fmt: skip
         directory = self.layout.cgroup / cgroup
+        is_sleeper = command[0] in SLEEPERS
         spawn = Spawn(
-            group=self._group, name=name, log=str(log), module="tests.fakes.machine.programs",
-            arguments=command, command=command, environ=environ, proc=str(self.layout.proc),
+            group=self._group, name=name, log=str(log),
+            module="" if is_sleeper else "tests.fakes.machine.programs",
+            arguments=() if is_sleeper else command, execute=SLEEP if is_sleeper else (),
+            command=command, environ=environ, proc=str(self.layout.proc),
             cgroup=str(directory), membership=self._tree.membership(cgroup),
         )  # fmt: skip
         child = self._processes.spawn(spawn)

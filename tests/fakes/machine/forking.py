@@ -136,6 +136,13 @@ class Kernel:
         self._answer_killings()
 
     def _spawn(self, connection: socket.socket, spawn: Spawn) -> None:
+        if spawn.execute and not spawn.directory:
+            # No copy of this process is made: a tenth of a fork's time.
+            pid = _execute(spawn)
+            place(spawn, pid)
+            self._children[pid] = _Child(spawn, connection)
+            _send(connection, {"pid": pid})
+            return
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -218,6 +225,20 @@ def run(spawn: Spawn) -> int:
     sys.argv = [spawn.module, *spawn.arguments]
     main = cast("Callable[[list[str]], int]", importlib.import_module(spawn.module).main)
     return main(list(spawn.arguments))
+
+
+def _execute(spawn: Spawn) -> int:
+    """Execute a program and return its PID."""
+    log = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, spawn.log, log, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    environ = {**os.environ, **spawn.environ}
+    return os.posix_spawn(
+        spawn.execute[0], spawn.execute, environ, file_actions=actions, setsid=True
+    )
 
 
 # ---- the books ----------------------------------------------------------------------------------

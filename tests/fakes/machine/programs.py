@@ -38,12 +38,6 @@ def host_path(path: str) -> Path:
     return Path(path)
 
 
-def pause(_arguments: list[str]) -> int:
-    """Do nothing until SIGTERM, as the process of a sandbox."""
-    _wait_for_term()
-    return 0
-
-
 def web(arguments: list[str]) -> int:
     """Serve the files of a directory; SIGTERM ends it at once unless it is ignored."""
     parser = argparse.ArgumentParser()
@@ -91,7 +85,6 @@ def finish(arguments: list[str]) -> int:
 
 
 PROGRAMS: Mapping[str, Callable[[list[str]], int]] = {
-    "pause": pause,
     "web": web,
     "kube-apiserver": run_api_server,
     "fail": fail,
