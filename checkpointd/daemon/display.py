@@ -11,7 +11,7 @@ from checkpointd import __version__
 from checkpointd.clock import Clock
 from checkpointd.errors import StoreError
 from checkpointd.model.moments import Instant
-from checkpointd.model.status import NodeStatus, is_same_picture
+from checkpointd.model.status import NodeStatus, timeless
 from checkpointd.store import status as status_file
 
 EVERY = 1.0
@@ -42,9 +42,10 @@ class Display:
         self.pending = False
         self._shown_at = now
         drawn = self._sign(draw())
-        if self._shown is None or not is_same_picture(self._shown, drawn):
+        picture = timeless(drawn)
+        if picture != self._shown:
             self._write(status_file.write_status(drawn))
-            self._shown = drawn
+            self._shown = picture
 
     def _sign(self, status: NodeStatus) -> NodeStatus:
         return replace(

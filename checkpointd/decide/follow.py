@@ -35,11 +35,14 @@ def follow_words(checkpoint: Checkpoint, scene: Scene, mine: tuple[ApiPod, ...])
     """Take over the API's word, when it is trusted, and what follows from it."""
     if scene.api is not Api.TRUSTED:
         unknown = scene.api in (Api.UNKNOWN, Api.DELETED_LAST, Api.FOREIGN, Api.NEVER)
-        return replace(checkpoint, gone_since=None) if unknown else checkpoint
+        forget = unknown and checkpoint.gone_since is not None
+        return replace(checkpoint, gone_since=None) if forget else checkpoint
     after = words.follow_list(checkpoint, mine, scene.now)
     wanted = words.find_want(after) is Want.HERE
     gone_since = None if wanted else _of_this_boot(after.gone_since, scene.now) or scene.now
-    return _follow_owner(replace(after, gone_since=gone_since), scene)
+    if gone_since != after.gone_since:
+        after = replace(after, gone_since=gone_since)
+    return _follow_owner(after, scene)
 
 
 def _of_this_boot(instant: Instant | None, now: Instant) -> Instant | None:
@@ -49,6 +52,8 @@ def _of_this_boot(instant: Instant | None, now: Instant) -> Instant | None:
 def _follow_owner(checkpoint: Checkpoint, scene: Scene) -> Checkpoint:
     reading = scene.observation.owners.get(checkpoint.slot)
     if checkpoint.gone_since is None:
+        if (checkpoint.owner_word, checkpoint.owner_word_since) == (None, None):
+            return checkpoint
         return replace(checkpoint, owner_word=None, owner_word_since=None)
     if not isinstance(reading, Seen) or reading.at.is_before(checkpoint.gone_since):
         return checkpoint
@@ -82,7 +87,7 @@ def _add(checkpoint: Checkpoint, candidate: Candidate | Refused, now: Instant) -
     known = checkpoint.generation(candidate.hash)
     newest = max((g.number for g in checkpoint.generations), default=0)
     if known is not None and known.number == newest:
-        return replace(checkpoint, refusal="")
+        return replace(checkpoint, refusal="") if checkpoint.refusal else checkpoint
     others = tuple(g for g in checkpoint.generations if g.hash != candidate.hash)
     if known is not None:
         return replace(checkpoint, generations=(*others, replace(known, number=newest + 1)))

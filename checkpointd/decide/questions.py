@@ -162,7 +162,7 @@ def merge(questions: Iterator[Question]) -> frozenset[Question]:
     for question in questions:
         key = (question.topic, question.target)
         other = merged.get(key)
-        merged[key] = question if other is None else _urgent(other, question)
+        merged[key] = question if other in (None, question) else _urgent(other, question)
     return frozenset(merged.values())
 
 

@@ -257,12 +257,8 @@ class NodeStatus:
         return Health.DEGRADED if Health.DEGRADED in each else Health.HEALTHY
 
 
-def is_same_picture(before: NodeStatus, after: NodeStatus) -> bool:
-    """Tell whether nothing changed but the times of reading: then the file need not be written."""
-    return _timeless(before) == _timeless(after)
-
-
-def _timeless(status: NodeStatus) -> NodeStatus:
+def timeless(status: NodeStatus) -> NodeStatus:
+    """Return the picture without the times of reading: if no more changed, nothing is written."""
     return replace(
         status,
         written=status.started,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkpointd.decide import decide, portrait
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import Observation
-from checkpointd.model.status import NodeStatus, is_same_picture
+from checkpointd.model.status import NodeStatus, timeless
 from tests.builders import observations as build
 from tests.builders.observations import at, seen, silent
 
@@ -20,7 +20,7 @@ def draw(observation: Observation, now: Instant, not_before: Instant | None = No
 def test_the_picture_of_a_node_at_rest_stays_the_same() -> None:
     before = draw(build.observation(runtime=seen(build.runtime(), read=999)), at(1000))
     after = draw(build.observation(runtime=seen(build.runtime(), read=1004)), at(1005))
-    assert is_same_picture(before, after)
+    assert timeless(before) == timeless(after)
 
 
 def test_what_waits_for_a_deadline_says_when() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from checkpointd import json_fields
 from checkpointd.errors import FieldError, NewerSchemaError
-from checkpointd.model.status import is_same_picture
+from checkpointd.model.status import timeless
 from checkpointd.store import status as status_file
 from tests.unit.cli import builders
 
@@ -45,6 +45,6 @@ def test_times_of_reading_alone_make_no_new_picture() -> None:
         sources=(dataclasses.replace(source, at=later),),
         checkpoints=(dataclasses.replace(one, evidence=evidence), two),
     )
-    assert is_same_picture(old, new)
-    assert not is_same_picture(old, dataclasses.replace(new, summary="else"))
-    assert not is_same_picture(old, dataclasses.replace(new, checkpoints=(two,)))
+    assert timeless(old) == timeless(new)
+    assert timeless(old) != timeless(dataclasses.replace(new, summary="else"))
+    assert timeless(old) != timeless(dataclasses.replace(new, checkpoints=(two,)))
