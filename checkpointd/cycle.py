@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from checkpointd import log
-from checkpointd.act.telling import Teller
+from checkpointd.act import telling
 from checkpointd.clock import Clock
 from checkpointd.decide import decide, fold, portrait
 from checkpointd.errors import InvariantError, StoreError
@@ -53,6 +53,8 @@ MANAGER_PATIENCE = 5.0
 MOST_AT_ONCE = 10
 """Cycles in a row that may change a state; more would be a fault, and is slowed down."""
 FAULT_PAUSE = 1.0
+STOOD_STILL = 20.0
+"""Seconds between two cycles that no wait of ours explains: it lasts 10 s at most."""
 LONGEST_PAUSE = 10.0
 """Seconds after a failed action until the next cycle: doubling from FAULT_PAUSE."""
 
@@ -117,11 +119,13 @@ class Cycle:
         self.faults = 0
         now = world.clock.now()
         self.observation: Observation = fold.initial(now, stored.node)
-        self._told = Teller()
+        self._told = telling.Teller()
         self._look_again = now
         self._failures = 0
+        self._failed: tuple[str, ...] = ()
         self._restless = 0
         self._manager_asked: Instant | None = None
+        self._ended = now
 
     def first(self) -> None:
         """Look at the machine and at what runs, then write the first starts.
@@ -173,6 +177,7 @@ class Cycle:
             if self._told.is_new(sentence):
                 logging.getLogger(log.LOGGER).exception("a cycle failed")
             self._note_fault(sentence)
+        self._ended = self.world.clock.now()
 
     def _note_fault(self, sentence: str) -> None:
         self.faults += 1
@@ -183,7 +188,11 @@ class Cycle:
     # ---- one cycle -------------------------------------------------------------------------------
     def _turn(self, facts: tuple[Fact, ...]) -> None:
         now = self.world.clock.now()
-        self._fold(facts, now)
+        still = now.seconds_since(self._ended)
+        if still > STOOD_STILL:
+            self._resume(facts, now, still)
+        else:
+            self._fold(facts, now)
         decision = decide(self.observation, self.stored, self.policy, now)
         if decision.starts:
             decision = self._ask_manager(decision, now)
@@ -196,6 +205,14 @@ class Cycle:
         self._told.decision(decision, outcomes, self.stored)
         self._show(decision, now)
         self.world.finished(decision.summary)
+
+    def _resume(self, facts: tuple[Fact, ...], now: Instant, still: float) -> None:
+        """Go on after this process stood still; of ``facts`` none is known to be newer."""
+        logger = logging.getLogger(log.LOGGER)
+        logger.warning("nothing was seen for %.0f s: suspended, stopped or starved", still)
+        self.observation = fold.resume(self.observation, now, still)
+        self._fold(facts, now)
+        self.observation = fold.resume(self.observation, now, still)
 
     def _fold(self, facts: tuple[Fact, ...], now: Instant) -> None:
         before = self.observation
@@ -239,7 +256,9 @@ class Cycle:
 
     def _pace(self, decision: Decision, outcomes: tuple[Outcome, ...]) -> None:
         self._look_again = decision.look_again
-        if any(outcome.error for outcome in outcomes):
+        failed = (f"failed: {telling.line(o.action.slot, o.error)}" for o in outcomes if o.error)
+        self._failed = tuple(dict.fromkeys(failed))
+        if self._failed:
             # What could not be saved changes again in the next cycle: no restlessness of ours.
             self._failures += 1
             pause = min(FAULT_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
@@ -254,7 +273,7 @@ class Cycle:
     def _show(self, decision: Decision, now: Instant) -> None:
         def draw() -> NodeStatus:
             status = portrait.portray(self.observation, self.stored, self.policy, decision, now)
-            return replace(status, alarms=(*self.alarms, *status.alarms))
+            return replace(status, alarms=(*self.alarms, *self._failed, *status.alarms))
 
         try:
             self.world.show(draw)

@@ -72,17 +72,17 @@ class Teller:
             rule=reason.rule,
             reason=reason.sentence,
         )
-        line = f"{reason.slot}: {reason.sentence}, rule {reason.rule}"
-        self._logger.log(log.level(reason.severity), "%s", line, extra=extra)
+        told = f"{reason.slot}: {reason.sentence}, rule {reason.rule}"
+        self._logger.log(log.level(reason.severity), "%s", told, extra=extra)
 
     def _compare_alarms(self, reasons: tuple[Reason, ...]) -> None:
         now = {(r.slot, r.sentence): r for r in reasons if r.severity is Severity.ALARM}
         for key, reason in now.items():
             if key not in self._alarms and not reason.changed:
-                self._logger.warning("%s", _line(key), extra=_alarm_fields(reason))
+                self._logger.warning("%s", line(*key), extra=_alarm_fields(reason))
         for key, reason in self._alarms.items():
             if key not in now:
-                self._logger.info("over: %s", _line(key), extra=_alarm_fields(reason))
+                self._logger.info("over: %s", line(*key), extra=_alarm_fields(reason))
         self._alarms = now
 
     def _tell_outcomes(self, outcomes: tuple[Outcome, ...]) -> None:
@@ -94,7 +94,7 @@ class Teller:
                 slot=key[0].name if key[0] else "",
                 reason=key[1],
             )
-            self._logger.error("failed: %s", _line(key), extra=extra)
+            self._logger.error("failed: %s", line(*key), extra=extra)
         self._failures = failures
         done = [o for o in outcomes if isinstance(o.action, _EFFECTS) and not o.error]
         for outcome in done:
@@ -171,8 +171,9 @@ class Teller:
             self._logger.info("%s: seen again", name, extra=log.fields(log.Event.SOURCE_BACK))
 
 
-def _line(key: tuple[Slot | None, str]) -> str:
-    return key[1] if key[0] is None else f"{key[0]}: {key[1]}"
+def line(slot: Slot | None, sentence: str) -> str:
+    """Return a sentence with the slot that it is about, if any."""
+    return sentence if slot is None else f"{slot}: {sentence}"
 
 
 def _alarm_fields(reason: Reason) -> dict[str, object]:

@@ -36,14 +36,15 @@ def is_hold_over(checkpoint: Checkpoint, scene: Scene) -> bool:
 
 
 def is_tombstone_hold_over(checkpoint: Checkpoint, scene: Scene) -> bool:
-    """Rule 3b's hold: 30 s of Unknown.
+    """Rule 3b's hold: 30 s of Unknown, and a failed try of our own.
 
     Of a pod that serves the API: none at the first refusal, or at a new boot.
     """
     contact, boot = scene.observation.api_contact, scene.observation.boot_id
     if checkpoint.serves_api and (contact.refusals or checkpoint.ran_in_boot != boot):
         return True
-    return scene.timers.passed(contact.unknown_since, scene.policy.times.tombstone_hold)
+    over = scene.timers.passed(contact.unknown_since, scene.policy.times.tombstone_hold)
+    return over and contact.failures > 0
 
 
 def _hold_start(observation: Observation) -> Instant | None:

@@ -85,6 +85,35 @@ def fold(before: Observation, new: Iterable[Fact], now: Instant, times: Times) -
     return _forget_world(seen, aged)
 
 
+def resume(before: Observation, now: Instant, seconds: float) -> Observation:
+    """Forget what may have changed unseen: for ``seconds`` this process did not run at all.
+
+    The machine was suspended, or the process was stopped or starved. The sources look again at
+    once. An API server that was not asked meanwhile was not silent; one that was lost must fail
+    once more before anything is started.
+    """
+    unseen = Unknown(f"nothing was seen for {seconds:.0f} s", now)
+    contact = replace(
+        before.api_contact,
+        silent_since=None if before.api_contact.reached else before.api_contact.silent_since,
+        failures=0,
+        refusals=0,
+        refused_since=None,
+        refused_at=None,
+    )
+    return replace(
+        before,
+        api_contact=contact,
+        lease=unseen,
+        machine=unseen,
+        kubelet_list=unseen,
+        running_pods=unseen,
+        runtime=unseen,
+        processes=unseen,
+        available={},
+    )
+
+
 def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) -> Observation:
     """Drop what is no longer needed: file bytes that are stored, answers that nobody asks for."""
     asked = {question.target for question in questions if question.topic is Topic.CANDIDATE}

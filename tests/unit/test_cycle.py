@@ -13,7 +13,13 @@ from checkpointd.cycle import Cycle, World
 from checkpointd.model.checkpoint import Checkpoint
 from checkpointd.model.decision import Action, Outcome, PlaceManifest, Question, SaveCheckpoint
 from checkpointd.model.moments import Instant, Seen, Unknown
-from checkpointd.model.observation import Fact, Observation, OverridesRead
+from checkpointd.model.observation import (
+    ApiRefused,
+    Fact,
+    Observation,
+    OverridesRead,
+    RuntimeRead,
+)
 from checkpointd.model.status import NodeStatus
 from tests.builders import observations as build
 
@@ -42,6 +48,7 @@ class Fakes:
     facts: tuple[Fact, ...] = ()
     performed: list[Action] = field(default_factory=list[Action])
     asked: list[frozenset[Question]] = field(default_factory=list[frozenset[Question]])
+    shown: NodeStatus | None = None
     finished: list[str] = field(default_factory=list[str])
 
     # ---- hands, inbox, manager ----
@@ -65,7 +72,7 @@ class Fakes:
         return False
 
     def show(self, draw: Callable[[], NodeStatus]) -> None:
-        draw()
+        self.shown = draw()
 
     def cycle(self, *checkpoints: Checkpoint) -> Cycle:
         world = World(
@@ -94,14 +101,14 @@ def test_a_start_waits_for_pid_1_five_seconds_each_time_not_once() -> None:
     cycle.observation = to_start()
     cycle.run_once(0)
     assert fakes.placed() == 0
-    # The start is no longer wanted; half a minute later it is again.
+    # The start is no longer wanted; a quarter of a minute later it is again.
     cycle.observation = build.observation(build.pod(), runtime=build.runtime("uid-api-1"))
     cycle.run_once(0)
-    fakes.clock.at = build.at(1030)
+    fakes.clock.at = build.at(1015)
     cycle.observation = to_start()
     cycle.run_once(0)
     assert fakes.placed() == 0
-    fakes.clock.at = build.at(1036)
+    fakes.clock.at = build.at(1021)
     cycle.observation = to_start()
     cycle.run_once(0)
     assert fakes.placed() == 1
@@ -114,6 +121,8 @@ def test_an_action_that_fails_for_days_is_tried_on_at_the_longest_pause() -> Non
         cycle.observation = to_start()
         cycle.run_once(0)
     assert cycle.faults == 0
+    assert fakes.shown is not None
+    assert any("no space" in alarm for alarm in fakes.shown.alarms)
     assert len(fakes.asked) == len(fakes.finished) == 1100
 
 
@@ -148,6 +157,37 @@ def test_a_fault_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixtur
     assert cycle.faults == 5
     assert len(fakes.finished) == 5
     assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+def test_a_daemon_that_stood_still_believes_nothing_that_it_saw_before() -> None:
+    fakes = Fakes()
+    cycle = fakes.cycle(STORED)
+    # One try failed; then the process is stopped for a minute, and with it all its sources.
+    doubtful = build.contact(silent_since=build.at(999), failures=1)
+    cycle.observation = replace(to_start(), api_contact=doubtful)
+    cycle.run_once(0)
+    assert fakes.placed() == 0
+    fakes.clock.at = build.at(1060)
+    fakes.facts = (RuntimeRead(build.seen(build.runtime())),)
+    cycle.run_once(0)
+    assert fakes.placed() == 0
+    assert cycle.observation.api_contact.reached
+    assert isinstance(cycle.observation.runtime, Unknown)
+
+
+def test_a_daemon_that_stood_still_in_an_outage_tries_the_api_before_it_starts() -> None:
+    fakes = Fakes()
+    cycle = fakes.cycle(STORED)
+    cycle.observation = to_start()
+    fakes.clock.at = build.at(1060)
+    cycle.run_once(0)
+    looked = replace(to_start(), api_contact=cycle.observation.api_contact)
+    cycle.observation = looked
+    cycle.run_once(0)
+    assert fakes.placed() == 0
+    fakes.facts = (ApiRefused(build.at(1061), "down"),)
+    cycle.run_once(0)
+    assert fakes.placed() == 1
 
 
 def test_a_fact_that_cannot_be_folded_does_not_end_the_daemon_at_its_start() -> None:
