@@ -5,7 +5,7 @@
     <root>/                                   0700 root
       lock                                    flock of the one instance, its pid inside
       reserve                                 1 MiB, given up when the disk is full
-      node.json                               NodeRecord, sealed (codec.py)
+      node.json, node.json.1                  NodeRecord, sealed (codec.py); the one before it
       checkpoints/<namespace>/<slot>/
         state.json, state.json.1              Checkpoint, sealed; the one before it
         content/<volume>/<hash>/              one content of one volume, as the pod saw it
@@ -36,6 +36,7 @@ OVERRIDES = "overrides"
 QUARANTINE = "quarantine"
 
 NODE = "node.json"
+PREVIOUS_NODE = "node.json.1"
 STATE = "state.json"
 PREVIOUS_STATE = "state.json.1"
 MANIFEST = "manifest.json"

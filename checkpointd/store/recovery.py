@@ -60,6 +60,7 @@ class Recovery:
     # ---- a newer program's store ----------------------------------------------------------------
     def _refuse_newer(self) -> None:
         _refuse(self._root, layout.NODE)
+        _refuse(self._root, layout.PREVIOUS_NODE)
         for namespace in self._children(self._root, layout.CHECKPOINTS):
             for slot in self._children(namespace):
                 _refuse(slot, layout.STATE)
@@ -70,11 +71,17 @@ class Recovery:
 
     # ---- node.json ------------------------------------------------------------------------------
     def _load_node(self) -> NodeRecord | None:
-        try:
-            return node.read_node(self._root)
-        except StoreError as error:
-            self._put_away(self._root, layout.NODE, f"{error}; the node is learnt anew")
-            return None
+        for file in (layout.NODE, layout.PREVIOUS_NODE):
+            try:
+                found = node.read_node(self._root, file)
+            except NewerSchemaError:
+                raise
+            except StoreError as error:
+                self._put_away(self._root, file, f"{error}; the record before it counts")
+            else:
+                if found is not None:
+                    return found if file == layout.NODE else _as_in_contact(found)
+        return None
 
     # ---- slots ----------------------------------------------------------------------------------
     def _load_namespace(self, namespace: Directory, checkpoints: dict[Slot, Checkpoint]) -> None:
@@ -250,6 +257,11 @@ def _put_away_below(disk: Disk, root: Directory, slot: Directory, place: tuple[s
                 quarantine.put_away(disk, root, parent, name)
     except StoreError:
         return
+
+
+def _as_in_contact(record: NodeRecord) -> NodeRecord:
+    """Return an older record: since when contact was lost is not known any more."""
+    return replace(record, in_contact=True, contact_changed=None)
 
 
 def _parse_state(content: bytes, path: object, place: tuple[str, str]) -> Checkpoint:

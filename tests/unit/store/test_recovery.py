@@ -149,6 +149,28 @@ def test_a_second_damage_of_the_same_file_is_kept_too(store: CheckpointStore) ->
     assert quarantined(store) == ["node.json.0", "node.json.1"]
 
 
+def test_the_node_record_before_a_damaged_one_counts_but_for_the_contact(
+    store: CheckpointStore,
+) -> None:
+    first = stored.node_record(in_contact=False)
+    store.save_node(first)
+    store.save_node(replace(first, discovered={"kubelet_version": "v1.99.0"}))
+    (store.root / "node.json").write_bytes(b"bad")
+    found = stored.open_store(store.root).load()
+    assert found.node == replace(first, in_contact=True, contact_changed=None)
+    assert len(found.damaged) == 1
+
+
+def test_a_crash_between_the_two_renames_of_the_node_record_loses_nothing(
+    store: CheckpointStore,
+) -> None:
+    before = store.load().node
+    assert before is not None
+    (store.root / "node.json").rename(store.root / "node.json.1")
+    found = stored.open_store(store.root).load().node
+    assert found == replace(before, in_contact=True, contact_changed=None)
+
+
 @pytest.mark.parametrize("file", ["node.json", "checkpoints/kube-system/pod.other/state.json"])
 def test_f4_a_newer_store_is_refused_and_not_touched(store: CheckpointStore, file: str) -> None:
     rest = b'"schema":99,"body":{}}\n'
