@@ -156,7 +156,7 @@ def test_the_node_record_before_a_damaged_one_counts_but_for_the_contact(
     store.save_node(first)
     store.save_node(replace(first, discovered={"kubelet_version": "v1.99.0"}))
     (store.root / "node.json").write_bytes(b"bad")
-    found = stored.open_store(store.root).load()
+    found = store.load()
     assert found.node == replace(first, in_contact=True, contact_changed=None)
     assert len(found.damaged) == 1
 
