@@ -74,8 +74,7 @@ def _wake(node: Crowd) -> float:
             group=node.group,
             name="victim",
             log=os.devnull,
-            module="tests.fakes.machine.programs",
-            arguments=("pause",),
+            execute=("/bin/sleep", "60"),
         )
     )
     deaths = pidfd.Deaths()

@@ -77,7 +77,8 @@ class Node:
     ``times`` are SHORT_TIMES if not given, ``settings`` are lines of TOML for other sections.
     ``kubelet`` are further arguments of the embedded kubelet (``machine.kubelet``). Without
     ``fork_daemon`` the daemon is started as in production. Without ``discovery`` node name and
-    kubeconfig are set: the first contact is then a second earlier. ``environ`` is the daemon's.
+    kubeconfig are set: the first contact is then a second earlier. ``environ`` is the daemon's. The
+    node lies ``below`` a directory, None: that of temporary files.
     """
 
     def __init__(
@@ -91,11 +92,12 @@ class Node:
         fork_daemon: bool = True,
         discovery: bool = False,
         environ: Mapping[str, str] | None = None,
+        below: str | None = MEMORY,
     ) -> None:
         self.processes = processes
         self.name = NAME
         self.self_hosted = self_hosted
-        self._directory = tempfile.TemporaryDirectory(prefix="cpd-", dir=MEMORY)
+        self._directory = tempfile.TemporaryDirectory(prefix="cpd-", dir=below)
         self.layout = Layout(Path(self._directory.name))
         self.layout.make()
         self.group = self.layout.root.name
