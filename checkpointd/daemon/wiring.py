@@ -203,7 +203,7 @@ class Wiring:
 
     def _read_overrides(self, store: CheckpointStore) -> OverridesRead:
         read = overrides.read_overrides(store.root)
-        return OverridesRead(read.words, read.problems)
+        return OverridesRead(read.words, read.problems, read.unread, read.all_unread)
 
 
 def _is_marked(pod: ApiPod, new: Settings) -> bool:

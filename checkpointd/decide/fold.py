@@ -193,7 +193,7 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
         case facts.ManagerRead():
             return _merge_manager(before, fact)
         case facts.OverridesRead():
-            return replace(before, overrides=fact.overrides, override_problems=fact.problems)
+            return _merge_overrides(before, fact)
         case facts.CandidateRead():
             return _merge_candidate(before, fact)
 
@@ -388,6 +388,16 @@ def _merge_processes(
         if had <= before.had_processes
         else replace(after, had_processes=before.had_processes | had)
     )
+
+
+def _merge_overrides(before: Observation, fact: facts.OverridesRead) -> Observation:
+    kept = {
+        name: word
+        for name, word in before.overrides.items()
+        if fact.all_unread or name in fact.unread
+    }
+    words = {**kept, **fact.overrides}
+    return replace(before, overrides=words, override_problems=fact.problems)
 
 
 def _merge_candidate(before: Observation, fact: facts.CandidateRead) -> Observation:

@@ -388,10 +388,15 @@ class ManagerRead:
 
 @dataclass(frozen=True, slots=True)
 class OverridesRead:
-    """Carry the operators' words by ``node`` or ``<namespace>.<slot>``; a sentence per bad file."""
+    """Carry the operators' words by ``node`` or ``<namespace>.<slot>``; a sentence per bad file.
+
+    Of what is in ``unread`` (of everything, where ``all_unread``) the word before goes on.
+    """
 
     overrides: Mapping[str, Override]
     problems: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
+    all_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

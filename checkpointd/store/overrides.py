@@ -1,6 +1,7 @@
 """Read operators' words from ``overrides/``: a small JSON file each, by the CLI or by hand.
 
-A file that cannot be read is named as a problem and counts as unknown; the others go on.
+A file that cannot be read is named as a problem and counts as unknown: the word that it last held
+goes on (half a file must not lift a hold). The others are read.
 """
 
 from __future__ import annotations
@@ -22,23 +23,29 @@ READ_LIMIT = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Hold the words by ``node`` or ``<namespace>.<slot>``, and a sentence for each bad file."""
+    """Hold the words by ``node`` or ``<namespace>.<slot>``, and a sentence for each bad file.
+
+    ``unread`` are the names of the bad files; ``all_unread`` says that none could be looked for.
+    """
 
     words: Mapping[str, Override]
     problems: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
+    all_unread: bool = False
 
 
 def read_overrides(root: Path) -> Overrides:
     """Read all operators' words of the store at ``root``. Never raises: what fails is a problem."""
     words: dict[str, Override] = {}
-    problems: list[str] = []
+    bad: dict[str, str] = {}
     try:
         with Directory.open(root) as top, top.descend(layout.OVERRIDES) as directory:
             if directory is not None:
-                _read_all(directory, words, problems)
+                _read_all(directory, words, bad)
     except StoreError as error:
-        problems.append(f"overrides cannot be read: {error}")
-    return Overrides(words=words, problems=tuple(problems))
+        why = f"overrides cannot be read: {error}"
+        return Overrides(words={}, problems=(why,), all_unread=True)
+    return Overrides(words=words, problems=tuple(bad.values()), unread=frozenset(bad))
 
 
 def parse_override(content: bytes, what: str) -> Override:
@@ -58,14 +65,15 @@ def parse_override(content: bytes, what: str) -> Override:
     return Override(verb=Verb(verb), until=until, reason=reason)
 
 
-def _read_all(directory: Directory, words: dict[str, Override], problems: list[str]) -> None:
+def _read_all(directory: Directory, words: dict[str, Override], bad: dict[str, str]) -> None:
     for name in directory.names():
         if name.startswith(".") or not name.endswith(SUFFIX):
             continue
+        target = name.removesuffix(SUFFIX)
         try:
-            words[name.removesuffix(SUFFIX)] = _read(directory, name)
+            words[target] = _read(directory, name)
         except (StoreError, FieldError) as error:
-            problems.append(f"override not understood: {error}")
+            bad[target] = f"override not understood: {error}"
 
 
 def _read(directory: Directory, name: str) -> Override:

@@ -248,3 +248,13 @@ def test_an_exit_is_dated_by_the_first_look_that_showed_it() -> None:
     assert world.exits == {"c1": at(1000)}
     gone = facts.RuntimeRead(seen(build.runtime(containers=[runs]), read=1020))
     assert fold.fold(world, (gone,), at(1020), Times()).exits == {}
+
+
+def test_half_an_order_does_not_lift_the_hold_that_it_was() -> None:
+    hold = facts.Override(verb=facts.Verb.HOLD, until="", reason="")
+    held = replace(build.observation(), overrides={"node": hold, "a.b": hold})
+    half = facts.OverridesRead({}, ("bad",), unread=frozenset({"node"}))
+    assert told(held, half).overrides == {"node": hold}
+    lost = facts.OverridesRead({}, ("EIO",), all_unread=True)
+    assert told(held, lost).overrides == {"node": hold, "a.b": hold}
+    assert told(held, facts.OverridesRead({})).overrides == {}

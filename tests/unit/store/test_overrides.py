@@ -34,6 +34,7 @@ def test_a_bad_file_is_named_and_the_others_count(tmp_path: Path) -> None:
     (at / "link.json").symlink_to("/etc/passwd")
     found = overrides.read_overrides(tmp_path)
     assert list(found.words) == ["a.b"]
+    assert found.unread == {"node", "link"}
     assert [line.split(":")[0] for line in found.problems] == ["override not understood"] * 2
     assert "node.json" in found.problems[1]
 
@@ -43,7 +44,9 @@ def test_no_directory_means_no_words(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    assert "cannot be read" in overrides.read_overrides(tmp_path / "absent").problems[0]
+    found = overrides.read_overrides(tmp_path / "absent")
+    assert "cannot be read" in found.problems[0]
+    assert found.all_unread
 
 
 @pytest.mark.parametrize(
