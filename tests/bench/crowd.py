@@ -11,7 +11,6 @@ from tests.fakes import workloads
 from tests.fakes.api_objects import Object
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import ROOT, Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import NotYetError, wait_for
 from tests.integration import scenes
 
@@ -103,7 +102,7 @@ class Crowd(Node):
         )
         self.api.create(workloads.SECRETS, workloads.secret("keys", {"key": scenes.KEY}))
         for number in range(marked):
-            made = scenes.create_pod(self, f"web-{number}", scenes.shareable(free_port()))
+            made = scenes.create_pod(self, f"web-{number}", scenes.shareable(self.free_port()))
             self.uids[f"web-{number}"] = made["metadata"]["uid"]
         for number in range(pods - len(self.api.list("/api/v1/pods"))):
             self.api.create(LIGHT, _light(f"light-{number}", self.name))
