@@ -31,7 +31,7 @@ from tests.fakes.machine.forking import Spawn
 from tests.fakes.machine.layout import Layout
 from tests.fakes.machine.processes import Child, Processes
 from tests.fakes.manager import FakeManager
-from tests.fakes.ports import free_port
+from tests.fakes.ports import Ports
 from tests.fakes.proc_tree import ProcTree
 from tests.fakes.waiting import NotYetError, wait_for
 
@@ -101,8 +101,10 @@ class Node:
         self.layout = Layout(Path(self._directory.name))
         self.layout.make()
         self.group = self.layout.root.name
-        self.api_port = free_port()
-        self.ports = {flag: free_port() for flag in ("port", "healthz-port")}
+        self._clean_up = contextlib.ExitStack()
+        self._ports = self._clean_up.enter_context(Ports())
+        self.api_port = self.free_port()
+        self.ports = {flag: self.free_port() for flag in ("port", "healthz-port")}
         self.read_only_port = 0
         self.manager: FakeManager | None = None
         self.containerd: Child | None = None
@@ -112,7 +114,6 @@ class Node:
         self._fork_daemon = fork_daemon
         self._discovery = discovery
         self._environ = dict(environ or {})
-        self._clean_up = contextlib.ExitStack()
         self._certificates = pki.shared(self.name)
         self._certificates.write(self.layout.pki)
         url = f"https://127.0.0.1:{self.api_port}"
@@ -148,6 +149,10 @@ class Node:
                 self.manager.close()
             self._clean_up.close()
             self._directory.cleanup()
+
+    def free_port(self) -> int:
+        """Return a port that is this node's until its end."""
+        return self._ports.take()
 
     # ---- the machine ----------------------------------------------------------------------------
     def boot(self, *, daemon: bool = True, before_kubelet: Callable[[], object] = int) -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.fakes import workloads
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import holds_for, wait_for
 from tests.integration import scenes
 
@@ -24,7 +23,7 @@ def test_a_single_file_in_the_place_of_the_static_pod_directory_is_not_fatal(
 ) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        scenes.store_pod(node, "web", scenes.shareable(free_port()))
+        scenes.store_pod(node, "web", scenes.shareable(node.free_port()))
         assert node.daemon is not None
         assert node.daemon.stop() == 0
         node.layout.manifests.rename(node.layout.root / "away")
@@ -36,7 +35,7 @@ def test_a_single_file_in_the_place_of_the_static_pod_directory_is_not_fatal(
 
 def test_c2_hostile_files_in_the_static_pod_directory_hide_nothing(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.shareable(port))["metadata"]["uid"]
         make_hostile(node.layout.manifests)
@@ -67,7 +66,7 @@ def test_the_static_pod_directory_may_be_taken_away_and_be_replaced_by_a_link(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.shareable(port))["metadata"]["uid"]
         node.layout.manifests.rename(node.layout.root / "real")
@@ -81,7 +80,7 @@ def test_a_daemon_that_stood_still_believes_nothing_that_it_saw_before(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         scenes.store_daemon_set(node, "web", scenes.exclusive(port))
         daemon = node.daemon
@@ -105,7 +104,7 @@ def test_a_reload_of_the_selection_is_refused_while_no_api_server_answers(
 ) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        scenes.store_pod(node, "web", scenes.shareable(free_port()))
+        scenes.store_pod(node, "web", scenes.shareable(node.free_port()))
         scenes.lose_api(node)
         daemon = node.daemon
         assert daemon is not None
@@ -141,11 +140,11 @@ def test_settings_reloaded_after_a_faulty_start_are_the_last_good_ones(
 def test_hostile_pods_take_nothing_from_the_others(processes: Processes) -> None:
     times = {**SHORT_TIMES, "retire-store": "1h"}
     with Node(processes, times=times) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         store = node.api_server.store
         for number, hostile in enumerate(hostile_metadata()):
-            made = workloads.pod(f"hostile-{number}", node.name, scenes.shareable(free_port()))
+            made = workloads.pod(f"hostile-{number}", node.name, scenes.shareable(node.free_port()))
             made["metadata"] |= hostile
             node.api.create(workloads.PODS, made)
         assert store is not None

@@ -12,7 +12,6 @@ from tests.fakes import workloads
 from tests.fakes.api_objects import Object
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import holds_for, wait_for
 from tests.integration import scenes
 
@@ -110,7 +109,7 @@ def test_k13_k17_an_offline_kubelet_stops_nothing_and_never_starts_a_name_again(
 def test_k18_after_an_offline_restart_api_pods_run_on_unmanaged(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start_without_daemon(node)
-        uid = scenes.create_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.create_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         wait_for("it runs", lambda: scenes.runs(node, uid))
         node.api_server.stop()
         scenes.restart_kubelet_offline(node)
@@ -124,7 +123,7 @@ def test_k18_after_an_offline_restart_api_pods_run_on_unmanaged(processes: Proce
 def test_k14_a_pod_whose_host_port_is_taken_is_rejected_for_good(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start_without_daemon(node)
-        port = free_port()
+        port = node.free_port()
         ports = [{"containerPort": port, "hostPort": port}]
         copy = static("a", "aaaa-1")
         copy["spec"]["containers"][0]["ports"] = ports
@@ -168,7 +167,7 @@ def test_k15_a_host_path_of_type_directory_must_exist(processes: Processes) -> N
 def test_k19_a_power_cut_leaves_config_maps_and_takes_secrets(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start_without_daemon(node)
-        uid = scenes.create_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.create_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         wait_for("it runs", lambda: scenes.runs(node, uid))
         volumes = node.layout.kubelet / "pods" / uid / "volumes"
         secret = volumes / "kubernetes.io~secret" / "keys"
@@ -188,7 +187,7 @@ def test_k19_a_power_cut_leaves_config_maps_and_takes_secrets(processes: Process
 def test_a_daemon_sets_pod_is_replaced_once_it_has_gone(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start_without_daemon(node)
-        scenes.create_daemon_set(node, "web", scenes.exclusive(free_port()))
+        scenes.create_daemon_set(node, "web", scenes.exclusive(node.free_port()))
         (first,) = wait_for("a pod is ready", lambda: workloads.ready_pods(node, "web"))
         node.api.delete(f"{workloads.PODS}/{first['metadata']['name']}")
         wait_for("another is ready", lambda: _is_replaced(node, first))

@@ -8,7 +8,6 @@ from tests.fakes.api_faults import Fault
 from tests.fakes.machine.control import Fields
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import NotYetError, holds_for, wait_for
 from tests.integration import scenes
 
@@ -55,7 +54,7 @@ def test_another_cluster_at_the_same_address_changes_nothing(processes: Processe
 def test_no_fault_of_the_runtime_stops_a_copy(processes: Processes, kind: str) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
         before = scenes.photograph(node.layout.manifests)
         node.runtime_fault(kind)
@@ -69,7 +68,7 @@ def test_no_fault_of_the_runtime_stops_a_copy(processes: Processes, kind: str) -
 
 def test_without_the_runtime_no_copy_is_stopped(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(port))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
@@ -99,7 +98,7 @@ class _Kept:
     def __init__(self, node: Node) -> None:
         self.node = node
         scenes.start(node)
-        specs = {"a": scenes.exclusive(free_port()), "b": scenes.shareable(free_port())}
+        specs = {"a": scenes.exclusive(node.free_port()), "b": scenes.shareable(node.free_port())}
         made = [scenes.create_pod(node, name, spec) for name, spec in specs.items()]
         for name in specs:
             scenes.wait_until_stored(node, f"pod.{name}")

@@ -9,7 +9,6 @@ import pytest
 from tests.fakes import workloads
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import holds_for, wait_for
 from tests.integration import scenes
 
@@ -33,13 +32,13 @@ def test_everything_that_it_needs_is_found_from_the_kubelets_process(
 ) -> None:
     with Node(processes, discovery=True, fork_daemon=False) as node:
         scenes.start(node)
-        scenes.store_pod(node, "web", scenes.exclusive(free_port()))
+        scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))
         assert node.status()["node"] == node.name
 
 
 def test_sigterm_leaves_every_copy_and_every_file_in_place(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(port))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
@@ -56,7 +55,7 @@ def test_sigterm_leaves_every_copy_and_every_file_in_place(processes: Processes)
 def test_a_restart_changes_no_file_and_stops_nothing(processes: Processes, phase: str) -> None:
     with Node(processes, times={**SHORT_TIMES, "retire-store": "1h"}) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         if phase == "serving":
             scenes.activate(node, uid)
         elif phase == "tombstone":
@@ -121,7 +120,7 @@ def test_a_reload_takes_the_new_configuration_whole_or_not_at_all(processes: Pro
         daemon = node.daemon
         assert daemon is not None
         scenes.wait_for_api(node, "trusted")
-        port = free_port()
+        port = node.free_port()
         other = scenes.exclusive(port)
         good = node.layout.config.read_text()
         marked = '[selection]\nnamespaces = ["kube-system"]\n'
@@ -160,7 +159,7 @@ def test_the_watchdog_hears_of_cycles_that_end_and_of_nothing_else(processes: Pr
 def test_no_secret_is_in_the_log_the_status_or_the_command_line(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         scenes.activate(node, uid)
         word = scenes.KEY.split()[-1].decode()
         status = (node.layout.volatile / "status.json").read_text()
@@ -172,7 +171,7 @@ def test_no_secret_is_in_the_log_the_status_or_the_command_line(processes: Proce
 def test_11_a_machine_that_goes_down_starts_nothing(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         assert node.manager is not None
         scenes.lose_api(node)
         scenes.restart_kubelet_offline(node)
@@ -186,7 +185,7 @@ def test_11_a_machine_that_goes_down_starts_nothing(processes: Processes) -> Non
 def test_12_a_held_checkpoint_stays_as_it_is_until_it_is_released(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         node.override("node", "hold")
         wait_for("the order is known", lambda: node.status()["orders"])
         scenes.lose_api(node)
@@ -202,7 +201,7 @@ def test_10_a_pod_that_is_not_restarted_is_refused_with_field_and_remedy(
 ) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        spec = {**scenes.exclusive(free_port()), "restartPolicy": "Never"}
+        spec = {**scenes.exclusive(node.free_port()), "restartPolicy": "Never"}
         scenes.create_pod(node, "job", spec)
         (refused,) = wait_for("it is refused", lambda: node.status()["refused"])
         assert refused["name"] == "job"

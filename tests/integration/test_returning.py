@@ -7,7 +7,6 @@ import pytest
 from tests.fakes import workloads
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import holds_for, wait_for
 from tests.integration import scenes
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 def test_4_a_shareable_copy_stays_until_the_parent_is_ready(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.shareable(port))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
@@ -30,7 +29,7 @@ def test_4_a_shareable_copy_stays_until_the_parent_is_ready(processes: Processes
 
 def test_4_an_exclusive_copy_goes_when_the_parent_may_start(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(port))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
@@ -42,7 +41,7 @@ def test_4_an_exclusive_copy_goes_when_the_parent_may_start(processes: Processes
 
 def test_4_a_blocking_copy_makes_room_at_the_first_trusted_word(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         scenes.store_daemon_set(node, "web", scenes.blocking(port))
         node.api_server.stop()
@@ -60,7 +59,7 @@ def test_4_the_copy_returns_where_its_successor_fails_again_and_again(
     processes: Processes,
 ) -> None:
     with Node(processes, kubelet=("--back-off=0.2",)) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         old = scenes.store_daemon_set(node, "web", scenes.exclusive(port))
         (pod,) = workloads.ready_pods(node, "web")
@@ -87,7 +86,7 @@ def test_5_the_copy_of_a_pod_that_was_deleted_meanwhile_goes_and_so_does_its_sto
 ) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
         node.api_server.store.finalise(workloads.NAMESPACE, "web")
         node.api_server.start()
@@ -99,7 +98,7 @@ def test_5_the_copy_of_a_daemon_sets_pod_stays_until_the_daemon_set_says_no(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         node.api.create(workloads.DAEMON_SETS, workloads.daemon_set("web", scenes.exclusive(port)))
         made = node.api.get(f"{workloads.DAEMON_SETS}/web")
@@ -129,7 +128,8 @@ def test_5_all_checkpoints_gone_at_once_is_an_alarm_and_nothing_more(
 ) -> None:
     with Node(processes, times={**SHORT_TIMES, "retire-store": "1m"}) as node:
         scenes.start(node)
-        pods = [scenes.create_pod(node, name, scenes.exclusive(free_port())) for name in ("a", "b")]
+        specs = {name: scenes.exclusive(node.free_port()) for name in ("a", "b")}
+        pods = [scenes.create_pod(node, name, spec) for name, spec in specs.items()]
         for name in ("a", "b"):
             scenes.wait_until_stored(node, f"pod.{name}")
         scenes.lose_api(node)
@@ -147,7 +147,7 @@ def test_5_all_checkpoints_gone_at_once_is_an_alarm_and_nothing_more(
 def test_5_a_pod_that_is_no_longer_marked_is_forgotten(processes: Processes) -> None:
     with Node(processes) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         unmark = {"metadata": {"annotations": {"checkpointd.io/checkpoint": None}}}
         node.api.patch(f"{workloads.PODS}/web", unmark)
         scenes.wait_until_forgotten(node, "pod.web")
@@ -159,7 +159,7 @@ def test_9_where_the_kubelet_does_not_obey_the_copy_is_stopped_through_the_runti
 ) -> None:
     with Node(processes, kubelet=("--settle=60",)) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         copy = scenes.activate(node, uid)
         node.override("kube-system.pod.web", "deactivate")
         wait_for("the copy has gone", lambda: not scenes.runs(node, copy))
@@ -172,7 +172,7 @@ def test_8_a_copy_that_the_kubelet_refuses_is_offered_again_under_another_name(
 ) -> None:
     with Node(processes, times={**SHORT_TIMES, "start-deadline": "1s"}) as node:
         scenes.start(node)
-        uid = scenes.store_pod(node, "web", scenes.exclusive(free_port()))["metadata"]["uid"]
+        uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
         scenes.lose_api(node)
         scenes.restart_kubelet_offline(node)
         node.ask_containerd("set_registry", answers=False)

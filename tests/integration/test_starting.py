@@ -8,7 +8,6 @@ from tests.fakes import workloads
 from tests.fakes.api_objects import Object
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
-from tests.fakes.ports import free_port
 from tests.fakes.waiting import holds_for, wait_for
 from tests.integration import scenes
 
@@ -19,7 +18,7 @@ def test_3a_a_pod_that_dies_while_kubelet_and_api_have_forgotten_it_is_replaced(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.shareable(port))["metadata"]["uid"]
         scenes.lose_api(node)
@@ -33,7 +32,7 @@ def test_3a_a_pod_that_dies_while_kubelet_and_api_have_forgotten_it_is_replaced(
 
 def test_3a_a_pod_that_the_kubelet_restarts_itself_is_left_to_it(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.shareable(port))["metadata"]["uid"]
         scenes.lose_api(node)
@@ -46,7 +45,7 @@ def test_3a_after_a_power_cut_the_pod_runs_again_with_the_bytes_that_it_had(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         scenes.store_pod(node, "web", scenes.exclusive(port))
         node.api_server.stop()
@@ -88,7 +87,7 @@ def test_3b_the_last_api_server_comes_back_from_its_checkpoint(processes: Proces
 
 def test_3b_a_daemon_sets_pod_deleted_before_the_outage_comes_back(processes: Processes) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         scenes.store_daemon_set(node, "web", scenes.exclusive(port))
         (pod,) = workloads.ready_pods(node, "web")
@@ -105,7 +104,7 @@ def test_3b_a_pod_without_controller_deleted_before_the_outage_stays_gone(
 ) -> None:
     with Node(processes, times={**SHORT_TIMES, "retire-store": "1m"}) as node:
         scenes.start(node)
-        scenes.store_pod(node, "web", scenes.exclusive(free_port()))
+        scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))
         node.api.delete(f"{workloads.PODS}/web")
         scenes.wait_for_phase(node, "pod.web", "tombstone")
         scenes.lose_api(node)
@@ -116,11 +115,11 @@ def test_3c_a_kubelet_that_is_cut_off_from_the_api_server_gets_a_copy(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
-        port = free_port()
+        port = node.free_port()
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(port))["metadata"]["uid"]
         node.kill_kubelet()
-        node.start_kubelet(api_port=free_port())
+        node.start_kubelet(api_port=node.free_port())
         scenes.kill_program(node, uid)
         scenes.wait_for_phase(node, "pod.web", "serving")
         wait_for("the copy serves", scenes.serves(port))
