@@ -7,6 +7,7 @@ K-13): its containers run on until the runtime is told.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from checkpointd.model.observation import Container, ContainerState, Sandbox
 
 JOIN_EXTRA = 10.0
 """Seconds after the grace in which StopContainer must have answered."""
+STOP_AGAIN = 0.5
+"""Seconds between two stops of one copy: what the runtime shows lags behind, or does not change."""
 LONGEST_GRACE = 30 * 86400
 """Seconds: the API takes any int64 for a grace, which no timeout of ours can hold."""
 
@@ -52,15 +55,19 @@ class StopCopies:
         self._lock = threading.Lock()
         self._under_way: dict[str, threading.Thread] = {}
         self._failures: dict[str, str] = {}
+        self._done: dict[str, float] = {}
 
     def request(self, uid: str, grace_seconds: int) -> str:
-        """Stop all of a pod UID unless that is under way; return why the last try failed, or ""."""
+        """Stop all of a pod UID; return why the last try failed, or "".
+
+        Nothing is done while a stop is under way or was done just now.
+        """
         if not uid:
             return "a copy without UID cannot be stopped"
         grace_seconds = max(0, min(grace_seconds, LONGEST_GRACE))
         with self._lock:
             failure = self._failures.pop(uid, "")
-            if uid not in self._under_way:
+            if uid not in self._under_way and not self._was_just_done(uid):
                 thread = threading.Thread(
                     target=self._run, args=(uid, grace_seconds), name="runtime-stop", daemon=True
                 )
@@ -68,6 +75,11 @@ class StopCopies:
                 thread.start()
                 self._under_way[uid] = thread
         return failure
+
+    def _was_just_done(self, uid: str) -> bool:
+        now = time.monotonic()
+        self._done = {known: at for known, at in self._done.items() if now - at < STOP_AGAIN}
+        return uid in self._done
 
     def wait(self, uid: str, timeout: float) -> bool:
         """Wait until the stop of ``uid`` that is under way ends; False if it does not in time."""
@@ -86,6 +98,8 @@ class StopCopies:
                 self._under_way.pop(uid, None)
                 if failure:
                     self._failures[uid] = failure
+                else:
+                    self._done[uid] = time.monotonic()
         if not failure:
             self._wake()
 

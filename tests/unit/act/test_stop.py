@@ -10,6 +10,7 @@ import pytest
 from checkpointd.act.stop import StopClient, StopCopies
 from checkpointd.errors import SilentError, SourceError
 from checkpointd.model.observation import Container, ContainerState, Sandbox
+from tests.fakes.waiting import wait_for
 
 DEADLINE = 10.0
 
@@ -190,3 +191,14 @@ def test_a_grace_that_no_timeout_can_hold_stops_the_copy_all_the_same(grace: int
     assert stops.request("copy", grace) == ""
     assert ("sandbox", "s1", 0) in runtime.calls
     assert all(0 <= seconds <= 30 * 86400 for _what, _name, seconds in runtime.calls)
+
+
+def test_a_runtime_that_still_shows_what_it_stopped_is_not_asked_without_pause() -> None:
+    runtime = Runtime(sandbox("s1", "copy"), container("c1", "copy"))
+    stops = stopper(runtime)
+    for _ in range(100):
+        # As a cycle does that is woken by each stop.
+        assert stops.request("copy", 0) == ""
+        assert stops.wait("copy", DEADLINE)
+    assert 2 <= len(runtime.calls) < 20
+    wait_for("it is stopped again", lambda: stops.request("copy", 0) or len(runtime.calls) > 2)
