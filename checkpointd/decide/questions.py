@@ -67,7 +67,9 @@ def ask_candidates(pods: tuple[ApiPod, ...], stored: Stored, scene: Scene) -> It
         )
         missing = isinstance(found, Candidate) and follow.lacks_bytes(found) and not known
         after = scene.now if missing else None
-        yield Question(Topic.CANDIDATE, target=pod.uid, slot=pod.slot, period=10.0, after=after)
+        # The kubelet itself takes a minute or more to bring new content into a volume.
+        period = CALM if known else 10.0
+        yield Question(Topic.CANDIDATE, target=pod.uid, slot=pod.slot, period=period, after=after)
 
 
 def ask_slot(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[Question]:
