@@ -40,13 +40,13 @@ class Notifier:
         self._send("READY=1", _status(status))
 
     def status(self, sentence: str) -> None:
-        """Say in one sentence what the daemon does now."""
-        self._send(_status(sentence))
+        """Say in one sentence what the daemon does now; a PID 1 that takes nothing misses it."""
+        self._send(_status(sentence), timeout=0.0)
 
     def ping(self) -> None:
         """Say that a cycle has ended. Nothing else may say so (style, rule 6)."""
         if self.ping_seconds is not None:
-            self._send("WATCHDOG=1")
+            self._send("WATCHDOG=1", timeout=0.0)
 
     def reloading(self) -> None:
         """Say that the configuration is read again; ``ready`` ends it (Type=notify-reload)."""
@@ -63,8 +63,11 @@ class Notifier:
             self._sender.socket.close()
         self._sender = None
 
-    def _send(self, *lines: str) -> None:
+    def _send(self, *lines: str, timeout: float = SEND_TIMEOUT) -> None:
+        """Send; the cycle must never wait for a PID 1 that reads nothing, but at its two ends."""
         if self._sender is not None:
+            if self._sender.socket is not None:
+                self._sender.socket.settimeout(timeout)
             # sdnotify writes Latin-1; systemd reads UTF-8.
             self._sender.notify("\n".join(lines).encode().decode("latin-1"))
 

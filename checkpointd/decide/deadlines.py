@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkpointd.decide import timers, words
 from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Phase
-from checkpointd.model.evidence import Want
+from checkpointd.model.evidence import Is, Want
 from checkpointd.model.files import CopyKind
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import Observation
@@ -59,15 +59,19 @@ def _hold_start(observation: Observation) -> Instant | None:
     return max(moments, key=lambda moment: moment.seconds)
 
 
-def is_cut_off(scene: Scene) -> bool:
+def judge_cut_off(scene: Scene) -> Is:
     """Rule 3c: the lease has not moved for 40 s, and that has been so for 60 s.
 
-    What counts is how long it was read unmoved, not how long ago it was read.
+    What counts is how long it was read unmoved, not how long ago it was read. A lease that cannot
+    be read at all is no reason to keep a copy for ever: after 60 s it counts as moving.
     """
     lease, times = scene.observation.lease, scene.policy.times
-    if isinstance(lease, Unknown) or scene.now.seconds_since(lease.at) > times.lease_stale:
-        return False
-    return lease.at.seconds_since(lease.since) >= times.lease_stale + times.cut_off
+    if isinstance(lease, Unknown):
+        return Is.NO if scene.timers.passed(lease.since, times.cut_off) else Is.UNKNOWN
+    if scene.now.seconds_since(lease.at) > times.lease_stale:
+        return Is.NO
+    still = lease.at.seconds_since(lease.since) >= times.lease_stale + times.cut_off
+    return Is.YES if still else Is.NO
 
 
 def is_dwell_over(checkpoint: Checkpoint, scene: Scene) -> bool:

@@ -52,7 +52,7 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
         serves_api=checkpoint.serves_api,
         hold_over=deadlines.is_hold_over(checkpoint, scene),
         tombstone_hold_over=deadlines.is_tombstone_hold_over(checkpoint, scene),
-        cut_off=deadlines.is_cut_off(scene),
+        cut_off=deadlines.judge_cut_off(scene),
         dwell_over=deadlines.is_dwell_over(checkpoint, scene),
         deadline_over=deadlines.is_deadline_over(checkpoint, scene),
         grace_over=deadlines.is_grace_over(checkpoint, scene),
@@ -67,6 +67,10 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
         can_stop=isinstance(scene.observation.runtime, Seen)
         or runs.is_source_ready(scene.observation),
         rebooted=_is_rebooted(checkpoint, scene),
+        heir_settled=heir is not None
+        and scene.timers.passed(
+            scene.observation.ready_since.get(heir.uid), scene.policy.times.hand_back_ready
+        ),
     )
     return Findings(evidence=evidence, runs=running, copy_runs=copy, managed=managed, heir=heir)
 

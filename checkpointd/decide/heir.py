@@ -13,10 +13,8 @@ from checkpointd.model.observation import Container, ContainerState, Runtime
 
 LEASE_RENEWED = 20.0
 """Seconds: a kubelet renews its lease every 10 s (pkg/kubelet/kubelet.go: a quarter of 40 s)."""
-BACK_OFF = 10.0
-BACK_OFF_MOST = 300.0
 BEFORE_TRY = 2.0
-"""Seconds: the kubelet's first and longest back-off; how long before its next try the copy goes."""
+"""Seconds before the kubelet's next try at which the copy goes (rule 4)."""
 SLOW_STOP = 0.5
 """Seconds: a copy whose last stop took longer goes when the other is bound (rule 4)."""
 
@@ -103,8 +101,9 @@ def _starts_soon(container: Container, scene: Scene) -> bool:
         return True
     # Bounded before it is a float: a pod that crashes for days has been restarted 1000 times.
     doubled = min(max(container.attempt - 1, 0), 10)
-    back_off = min(BACK_OFF * 2**doubled, BACK_OFF_MOST)
-    return scene.timers.passed(exited, back_off - BEFORE_TRY)
+    times = scene.policy.times
+    back_off = min(times.crash_back_off * 2**doubled, times.crash_back_off_most)
+    return scene.timers.passed(exited, back_off - min(BEFORE_TRY, back_off / 5))
 
 
 def _kubelet_acts(managed: Is, scene: Scene) -> bool:

@@ -14,7 +14,7 @@ from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.evidence import Api, Heir, Is, Owner, Want
 from checkpointd.model.files import Candidate
-from checkpointd.model.moments import Instant, Seen, Unknown
+from checkpointd.model.moments import Instant, Seen
 from checkpointd.model.pods import ApiPod
 
 CALM = 30.0
@@ -28,6 +28,8 @@ CONFIRM_AGAIN = 15.0
 """Seconds until a consistent LIST that failed, or still had the pod, is asked for once more."""
 KUBELET_LIST_CALM = 300.0
 """110 pods cost 40 ms of CPU (design, section 2)."""
+KUBELET_LIST_LOST = 5.0
+"""Seconds between tries while the kubelet gives no list, so that "unknown" does not last."""
 
 
 def ask_always(scene: Scene, *, unstored: bool) -> Iterator[Question]:
@@ -125,9 +127,11 @@ def _ask_runtime(
     after = processes.since if isinstance(processes, Seen) else None
     yield Question(Topic.RUNTIME, period=pace, after=after)
     busy = pace < CALM
+    known = isinstance(scene.observation.kubelet_list, Seen)
+    calm = KUBELET_LIST_CALM if known else KUBELET_LIST_LOST
     yield Question(
         Topic.KUBELET_LIST,
-        period=max(pace, 0.2) if busy else KUBELET_LIST_CALM,
+        period=max(pace, 0.2) if busy else calm,
         after=scene.observation.api_contact.unknown_since,
     )
     if findings.evidence.runs is Is.UNKNOWN or findings.evidence.copy_runs is Is.UNKNOWN:
@@ -153,8 +157,8 @@ def _ask_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
                 period=60.0,
             )
     unlisted = found.want is Want.HERE and found.runs is Is.NO and found.managed is not Is.YES
-    blind = checkpoint.phase.is_active and isinstance(scene.observation.kubelet_list, Unknown)
-    if unlisted or blind:
+    active = checkpoint.phase.is_active and found.managed is not Is.YES
+    if unlisted or active:
         yield Question(Topic.LEASE, period=10.0)
 
 

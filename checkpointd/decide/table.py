@@ -93,12 +93,12 @@ def _yields(e: Evidence) -> bool:
     """Rule 4: shareable, exclusive and blocking copies step aside at different moments."""
     if e.api is not Api.TRUSTED or not e.can_stop:
         return False
-    if e.cut_off and e.managed is not Is.YES:
+    if e.cut_off is not Is.NO and e.managed is not Is.YES:
         return False  # rule 3c would start it again: nobody else will
     if e.kind is CopyKind.BLOCKING:
         return True
     if e.kind is CopyKind.SHAREABLE:
-        return e.heir is Heir.READY
+        return e.heir is Heir.READY and e.heir_settled
     return e.heir in (Heir.GO, Heir.READY)
 
 
@@ -140,7 +140,8 @@ TABLE: tuple[Row, ...] = (
     _row(_STORED, "3a", _OFFERED, "it does not run, nobody will start it, no API server answers",
          lambda e: e.want is Want.HERE and _is_silent(e) and e.dwell_over and _is_down(e)),
     _row(_STORED, "3c", _OFFERED, "it does not run and the kubelet is cut off from the API server",
-         lambda e: e.want is Want.HERE and e.api is Api.TRUSTED and e.cut_off and e.managed is Is.NO
+         lambda e: e.want is Want.HERE and e.api is Api.TRUSTED and e.cut_off is Is.YES
+         and e.managed is Is.NO
          and e.dwell_over and _is_down(e)),
     _row(_STORED, "1", _STORED, "nothing to do"),
 
@@ -187,7 +188,7 @@ TABLE: tuple[Row, ...] = (
     _row(_YIELDING, "11", _YIELDING, "the machine goes down", lambda e: e.frozen),
     _row(_YIELDING, "12 hold", _YIELDING, "an operator holds it", lambda e: e.order is Order.HOLD),
     _row(_YIELDING, "4 done", _STORED, "the real pod is ready",
-         lambda e: e.copy_gone and e.heir is Heir.READY),
+         lambda e: e.copy_gone and e.heir is Heir.READY and e.heir_settled),
     _row(_YIELDING, "4 done", _STORED, "the real pod runs",
          lambda e: e.copy_gone and e.deadline_over and e.runs is Is.YES),
     _row(_YIELDING, "4 done", _STORED, "the copy made room",

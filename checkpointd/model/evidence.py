@@ -72,7 +72,9 @@ class Evidence:
     ``runs`` speaks of parent and successor together, ``copy_runs`` of the copy (YES while a
     container of it runs), ``copy_gone`` of its containers and sandboxes, ``copy_lost`` of a copy
     of which the runtime shows nothing at all. ``*_over`` are deadlines that have passed.
-    ``back_off_over`` holds when the next offer is due.
+    ``back_off_over`` holds when the next offer is due. ``can_stop``: the kubelet or we can end a
+    copy for sure (rule 9). ``rebooted``: the machine was restarted since the copy's manifest was
+    removed. ``heir_settled``: the next runner has been ready for a while without a break.
     """
 
     frozen: bool
@@ -90,7 +92,7 @@ class Evidence:
     serves_api: bool
     hold_over: bool
     tombstone_hold_over: bool
-    cut_off: bool
+    cut_off: Is
     dwell_over: bool
     deadline_over: bool
     grace_over: bool
@@ -101,3 +103,4 @@ class Evidence:
     has_generation: bool
     can_stop: bool
     rebooted: bool
+    heir_settled: bool

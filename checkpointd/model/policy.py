@@ -32,6 +32,7 @@ class Times:
     lease_stale: float = 40.0
     unlisted_for: float = 10.0
     hand_back: float = 120.0
+    hand_back_ready: float = 10.0
     hand_back_exits: int = 3
     start_deadline: float = 120.0
     offer_again: float = 60.0
@@ -40,6 +41,8 @@ class Times:
     retire_node_deleted: float = 3600.0
     retire_store: float = 300.0
     min_dwell: float = 30.0
+    crash_back_off: float = 10.0
+    crash_back_off_most: float = 300.0
     proven_after: float = 60.0
     stop_quiet: float = 40.0
     stop_extra: float = 10.0

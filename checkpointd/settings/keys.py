@@ -192,6 +192,7 @@ KEYS: tuple[Key, ...] = (
         "unlisted-for", 1, 600, "A kubelet that has not listed a pod for this starts it no more."
     ),
     _time("hand-back", 1, HOUR, "4: the copy returns if the other does not run after this."),
+    _time("hand-back-ready", 0, HOUR, "4: the other must have been ready for this."),
     Key(
         section="times",
         option="hand-back-exits",
@@ -205,6 +206,8 @@ KEYS: tuple[Key, ...] = (
     _time("retire-node-deleted", 1, 30 * DAY, "5: copies stop so long after the Node was deleted."),
     _time("retire-store", 1, 30 * DAY, "5: a checkpoint is kept so long after its pod went."),
     _time("min-dwell", 0, HOUR, "7: between a stop and the next start of one checkpoint."),
+    _time("crash-back-off", 0, HOUR, "4: the kubelet's first crash back-off; it doubles."),
+    _time("crash-back-off-most", 0, HOUR, "4: the kubelet's longest crash back-off."),
     _time("start-deadline", 1, HOUR, "8: a copy must show up in the runtime within this."),
     _time("offer-again", 1, HOUR, "8: if not, it is offered again after this, doubling,"),
     _time("offer-again-most", 1, DAY, "8: up to this."),

@@ -48,7 +48,7 @@ CALM = Evidence(
     serves_api=False,
     hold_over=True,
     tombstone_hold_over=True,
-    cut_off=False,
+    cut_off=Is.NO,
     dwell_over=True,
     deadline_over=False,
     grace_over=False,
@@ -59,6 +59,7 @@ CALM = Evidence(
     has_generation=True,
     can_stop=True,
     rebooted=False,
+    heir_settled=True,
 )
 
 
@@ -181,7 +182,7 @@ def _telling_evidence() -> Iterator[Evidence]:
         "copy_runs": (Is.YES, Is.NO),
         "heir": (Heir.NONE, Heir.BOUND, Heir.READY, Heir.FAILED),
     }
-    base = replace(CALM, cut_off=True, deleted_for_long=True)
+    base = replace(CALM, cut_off=Is.YES, deleted_for_long=True)
     for chosen in itertools.product(*(few.get(name, values(name)) for name in names)):
         changed: dict[str, Any] = dict(zip(names, chosen, strict=True))
         yield replace(base, **changed)

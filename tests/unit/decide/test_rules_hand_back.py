@@ -244,10 +244,23 @@ def after_copy(**fields: Any) -> Observation:
 
 
 def test_the_hand_back_is_done_when_the_other_is_ready_and_the_copy_gone() -> None:
-    world = replace(after_copy(runtime=build.runtime(UID)), api_pods=seen((build.pod(),)))
+    world = replace(
+        after_copy(runtime=build.runtime(UID)),
+        api_pods=seen((build.pod(),)),
+        ready_since={UID: at(990)},
+    )
     decision = run(world, YIELDING)
     assert phase_of(decision, YIELDING) is Phase.STORED
     assert RemoveActive in effects(decision)
+
+
+def test_a8_a_moment_of_ready_does_not_end_the_hand_back() -> None:
+    world = replace(
+        after_copy(runtime=build.runtime(UID)),
+        api_pods=seen((build.pod(),)),
+        ready_since={UID: at(990.1)},
+    )
+    assert phase_of(run(world, YIELDING), YIELDING) is Phase.YIELDING
 
 
 def test_the_copys_files_stay_while_its_sandbox_is_ready() -> None:

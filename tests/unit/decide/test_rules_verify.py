@@ -126,7 +126,11 @@ def test_b8_how_long_the_copy_took_to_end_is_kept() -> None:
     after = build.saved(run(after_copy(), before))
     assert after is not None
     assert after.stop_seconds == pytest.approx(0.25)
-    ready = replace(after_copy(runtime=build.runtime(UID)), api_pods=seen((build.pod(),)))
+    ready = replace(
+        after_copy(runtime=build.runtime(UID)),
+        api_pods=seen((build.pod(),)),
+        ready_since={UID: at(1050)},
+    )
     done = build.saved(run(ready, after, now=at(1060)))
     assert done is not None
     assert done.phase is Phase.STORED
