@@ -2,7 +2,7 @@
 # Needs on the machine: make and python3 with venv. `make venv` installs all the rest into .venv.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 4
 DESTDIR ?=
 PREFIX ?= /usr
 LIBDIR ?= $(PREFIX)/lib/checkpointd
@@ -40,7 +40,7 @@ demo: $(INSTALLED)  ## Lose the last API server and get it back, in a minute: no
 
 .PHONY: test
 test: $(INSTALLED)  ## All tests that need no root: unit, property, contract, integration, linters
-	$(PYTEST) -n $(JOBS) -m "not e2e and not package"
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "not e2e and not package"
 
 .PHONY: unit
 unit: $(INSTALLED)  ## The unit and property tests alone

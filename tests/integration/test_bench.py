@@ -6,7 +6,8 @@ import pytest
 
 from tests.bench.__main__ import main
 
-pytestmark = pytest.mark.integration
+# With the real node's tests, not with `make test`: it needs no root, but its windows take a minute.
+pytestmark = pytest.mark.e2e
 
 
 def test_the_benchmark_prints_every_figure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,9 @@ class PodSource:
             finally:
                 client.close()
 
-    def _replace(self, pods: list[Pod]) -> None:
+    def _replace(self, pods: list[Pod] | None) -> None:
+        if pods is None:
+            raise ApiError(200, "a list without items")
         with self._lock:
             self._pods = {p["metadata"]["uid"]: p for p in pods if not is_mirror(p)}
             self._mirrors = {_name(p): p for p in pods if is_mirror(p)}
