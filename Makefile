@@ -2,7 +2,10 @@
 # Needs on the machine: make and python3 with venv. `make venv` installs all the rest into .venv.
 
 PYTHON ?= python3
-JOBS ?= 4
+# Most tests wait for processes of their own: more of them at once than there are cores.
+JOBS ?= 6
+# Every process of the tests would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 DESTDIR ?=
 PREFIX ?= /usr
 LIBDIR ?= $(PREFIX)/lib/checkpointd
