@@ -6,6 +6,7 @@ names it; a state before what it says is done; nothing goes but by a rename to a
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -59,8 +60,14 @@ class CheckpointStore:
         with self._open() as root:
             stored = recovery.Recovery(self._disk, root).load()
             reserve.fill(self._disk, root)
+            self._make_overrides(root)
         self._saved = dict(stored.checkpoints)
         return stored
+
+    def _make_overrides(self, root: Directory) -> None:
+        """Make the directory of orders, so that the first one is noticed at once by its watch."""
+        with contextlib.suppress(StoreError):
+            self._disk.make_directory(root, layout.OVERRIDES)
 
     def saved(self, slot: Slot) -> Checkpoint | None:
         """Return the checkpoint as the disk has it, less the generations found damaged."""

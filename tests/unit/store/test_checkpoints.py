@@ -25,6 +25,13 @@ def test_everything_comes_back_after_a_restart(tmp_path: Path) -> None:
     assert found.damaged == ()
 
 
+def test_orders_have_their_directory_from_the_start_where_it_can_be_made(tmp_path: Path) -> None:
+    assert CheckpointStore(tmp_path, ReadOnlyDisk()).load().checkpoints == {}
+    assert not (tmp_path / "overrides").exists()
+    CheckpointStore(tmp_path, FaultyDisk()).load()
+    assert (tmp_path / "overrides").is_dir()
+
+
 def test_d1_saving_the_same_again_writes_nothing(tmp_path: Path) -> None:
     disk = FaultyDisk()
     store = stored.open_store(tmp_path, disk)
