@@ -89,7 +89,7 @@ install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, confi
 	done
 	test -e $(DESTDIR)$(CONFDIR)/checkpointd.toml || \
 	    install -p -m 0644 etc/checkpointd.toml $(DESTDIR)$(CONFDIR)/checkpointd.toml
-	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload && systemctl enable --now checkpointd"
+	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload && systemctl enable --now checkpointd checkpointd-freeze"
 
 .PHONY: uninstall
 uninstall:  ## Remove what install put there, but for the configuration and /var/lib/checkpointd
