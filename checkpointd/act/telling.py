@@ -7,7 +7,7 @@ comes or ends, one per action that fails. Nothing is repeated each cycle; no sec
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from checkpointd import log
 from checkpointd.model.checkpoint import Stored
@@ -24,7 +24,13 @@ from checkpointd.model.decision import (
     StopCopy,
 )
 from checkpointd.model.moments import Seen, Unknown
-from checkpointd.model.observation import ApiContact, MachineProcesses, Observation
+from checkpointd.model.observation import (
+    NOT_YET_READ,
+    ApiContact,
+    MachineProcesses,
+    Observation,
+    Override,
+)
 from checkpointd.model.pods import Slot
 
 _EFFECTS = (PlaceManifest, RemoveManifest, StopCopy, RemoveStore)
@@ -58,15 +64,15 @@ class Teller:
         for reason in decision.reasons:
             if reason.changed and reason.slot not in unsaved:
                 self._transition(reason, stored)
-        self._compare_alarms(decision.reasons)
-        self._tell_outcomes(made)
+        self._compare_alarms(decision.reasons, stored)
+        self._tell_outcomes(made, stored)
 
     def _transition(self, reason: Reason, stored: Stored) -> None:
         checkpoint = stored.checkpoints.get(reason.slot) if reason.slot is not None else None
         extra = log.fields(
             log.Event.TRANSITION,
             namespace=reason.slot.namespace if reason.slot else "",
-            pod=checkpoint.parent.name if checkpoint else "",
+            pod=_pod(reason.slot, stored),
             slot=reason.slot.name if reason.slot else "",
             state=checkpoint.phase.value if checkpoint else "",
             rule=reason.rule,
@@ -75,22 +81,23 @@ class Teller:
         told = f"{reason.slot}: {reason.sentence}, rule {reason.rule}"
         self._logger.log(log.level(reason.severity), "%s", told, extra=extra)
 
-    def _compare_alarms(self, reasons: tuple[Reason, ...]) -> None:
+    def _compare_alarms(self, reasons: tuple[Reason, ...], stored: Stored) -> None:
         now = {(r.slot, r.sentence): r for r in reasons if r.severity is Severity.ALARM}
         for key, reason in now.items():
             if key not in self._alarms and not reason.changed:
-                self._logger.warning("%s", line(*key), extra=_alarm_fields(reason))
+                self._logger.warning("%s", line(*key), extra=_alarm_fields(reason, stored))
         for key, reason in self._alarms.items():
             if key not in now:
-                self._logger.info("over: %s", line(*key), extra=_alarm_fields(reason))
+                self._logger.info("over: %s", line(*key), extra=_alarm_fields(reason, stored))
         self._alarms = now
 
-    def _tell_outcomes(self, outcomes: tuple[Outcome, ...]) -> None:
+    def _tell_outcomes(self, outcomes: tuple[Outcome, ...], stored: Stored) -> None:
         failures = {(o.action.slot, o.error) for o in outcomes if o.error}
         for key in sorted(failures - self._failures, key=str):
             extra = log.fields(
                 log.Event.ACTION_FAILED,
                 namespace=key[0].namespace if key[0] else "",
+                pod=_pod(key[0], stored),
                 slot=key[0].name if key[0] else "",
                 reason=key[1],
             )
@@ -99,15 +106,16 @@ class Teller:
         done = [o for o in outcomes if isinstance(o.action, _EFFECTS) and not o.error]
         for outcome in done:
             if outcome.action not in self._done:
-                self._effect(outcome)
+                self._effect(outcome, stored)
         self._done = tuple(outcome.action for outcome in done)
 
-    def _effect(self, outcome: Outcome) -> None:
+    def _effect(self, outcome: Outcome, stored: Stored) -> None:
         slot = outcome.action.slot
         line = f"{slot}: {_describe(outcome.action)} in {outcome.seconds * 1000:.1f} ms"
         extra = log.fields(
             log.Event.TRANSITION,
             namespace=slot.namespace if slot else "",
+            pod=_pod(slot, stored),
             slot=slot.name if slot else "",
         )
         self._logger.info("%s", line, extra=extra)
@@ -129,8 +137,9 @@ class Teller:
         """Tell which sources went or returned."""
         self._contact(before.api_contact, after.api_contact)
         self._machine(before.machine, after.machine)
+        self._orders(before.overrides, after.overrides)
         for name, old, new in (
-            ("API world", before.world, after.world),
+            ("API server's identity", before.world, after.world),
             ("static-pod directory", before.manifests, after.manifests),
             ("kernel's view of processes", before.processes, after.processes),
         ):
@@ -145,6 +154,17 @@ class Teller:
         else:
             extra = log.fields(log.Event.SOURCE_GONE, reason=after.why)
             self._logger.warning("API server: no answer: %s", after.why, extra=extra)
+
+    def _orders(self, before: Mapping[str, Override], after: Mapping[str, Override]) -> None:
+        """Tell which of the operators' orders came, changed or went: who, until when, why."""
+        if before is after:
+            return
+        for target in sorted({*before, *after}):
+            old, new = before.get(target), after.get(target)
+            if old != new:
+                said = _order(new) if new is not None else "no order any more"
+                extra = log.fields(log.Event.OPERATOR, reason=said)
+                self._logger.log(log.NOTICE, "operator: %s: %s", target, said, extra=extra)
 
     def _machine(
         self, before: Seen[MachineProcesses] | Unknown, after: Seen[MachineProcesses] | Unknown
@@ -167,7 +187,7 @@ class Teller:
         if isinstance(new, Unknown) and isinstance(old, Seen):
             extra = log.fields(log.Event.SOURCE_GONE, reason=new.why)
             self._logger.warning("%s: unknown: %s", name, new.why, extra=extra)
-        elif isinstance(new, Seen) and isinstance(old, Unknown) and old.why != "not yet read":
+        elif isinstance(new, Seen) and isinstance(old, Unknown) and old.why != NOT_YET_READ:
             self._logger.info("%s: seen again", name, extra=log.fields(log.Event.SOURCE_BACK))
 
 
@@ -176,11 +196,23 @@ def line(slot: Slot | None, sentence: str) -> str:
     return sentence if slot is None else f"{slot}: {sentence}"
 
 
-def _alarm_fields(reason: Reason) -> dict[str, object]:
+def _order(order: Override) -> str:
+    until = f" until {order.until}" if order.until else " without an end"
+    return f"{order.verb.value}{until}" + (f" ({order.reason})" if order.reason else "")
+
+
+def _pod(slot: Slot | None, stored: Stored) -> str:
+    """Return the name of a slot's parent, by which `journalctl POD=` finds the line."""
+    checkpoint = stored.checkpoints.get(slot) if slot is not None else None
+    return checkpoint.parent.name if checkpoint is not None else ""
+
+
+def _alarm_fields(reason: Reason, stored: Stored) -> dict[str, object]:
     return dict(
         log.fields(
             log.Event.ALARM,
             namespace=reason.slot.namespace if reason.slot else "",
+            pod=_pod(reason.slot, stored),
             slot=reason.slot.name if reason.slot else "",
             rule=reason.rule,
             reason=reason.sentence,

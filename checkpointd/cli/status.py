@@ -14,7 +14,10 @@ from checkpointd.model.status import CheckpointStatus, SourceState, SourceStatus
 from checkpointd.store import status as status_file
 
 HELP: str = "show the node, its sources and its checkpoints"
-EPILOG: str = "exit codes: 0 healthy, 1 degraded or the daemon is dead, 2 a copy is serving"
+EPILOG: str = (
+    "exit codes: 0 healthy, 1 degraded or the daemon is dead, 2 a copy is serving; "
+    "64 wrong usage or no such pod, 69 no picture to read"
+)
 HEADER = ("POD", "STATE", "FOR", "KIND", "GENERATION")
 
 
@@ -79,7 +82,9 @@ def _world_lines(seen: Picture, on: Screen) -> list[str]:
         lines += on.wrap(status.api.why, " " * 10)
     add("kubelet", *_kubelet(seen))
     runtime = status.runtime
-    add("runtime", runtime.version or "not known", runtime.api, runtime.socket)
+    idle = {each.name for each in status.sources if each.state is SourceState.IDLE}
+    unknown = "not asked yet" if "runtime" in idle else "not known"
+    add("runtime", runtime.version or unknown, runtime.api, runtime.socket)
     for state, name in ((SourceState.UNKNOWN, "unknown"), (SourceState.OFF, "off")):
         for source in (each for each in status.sources if each.state is state):
             add(name, _source(source, seen))

@@ -73,8 +73,8 @@ class Service:
             self._wiring.cycle.alarms = self._config_alarms
             self._catch_signals()
             self._logger.info(
-                "checkpointd %s: %d checkpoints in %s", __version__, len(stored.checkpoints),
-                store.root, extra=log.fields(log.Event.STARTED),
+                "checkpointd %s: checkpoints in %s: %d", __version__, store.root,
+                len(stored.checkpoints), extra=log.fields(log.Event.STARTED),
             )  # fmt: skip
             try:
                 self._live(self._wiring)

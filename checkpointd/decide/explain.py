@@ -102,8 +102,13 @@ def _copy_alarms(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> It
         yield f"the kubelet has not started the copy, offered {checkpoint.retry_step + 1} times"
     if checkpoint.failed_heir and findings.heir and findings.heir.uid == checkpoint.failed_heir:
         yield f"the hand-back to {findings.heir.name} failed: the copy waits for another pod"
-    if found.api is Api.TRUSTED and found.want is not Want.HERE and found.owner is Owner.UNREADABLE:
-        yield "the DaemonSet cannot be read (is the role bound?): the copy stays"
+    unwanted = found.api is Api.TRUSTED and found.want is not Want.HERE
+    stays = checkpoint.phase.has_manifest and found.heir is Heir.NONE
+    if unwanted and stays and found.owner is Owner.UNREADABLE:
+        yield (
+            "the DaemonSet cannot be read (is the role checkpointd-owners bound?): the copy stays "
+            "until a new pod is bound here"
+        )
     yield from _manifest_alarms(checkpoint, scene)
 
 
@@ -162,9 +167,7 @@ def node_reasons(stored: Stored, scene: Scene) -> Iterator[Reason]:
     for damage in stored.damaged:
         yield Reason(None, "store", damage, Severity.ALARM)
     for problem in scene.observation.override_problems:
-        yield Reason(
-            None, "12", f"an operator's order is not understood: {problem}", Severity.ALARM
-        )
+        yield Reason(None, "12", f"operators' orders: {problem}", Severity.ALARM)
     for sentence in _node_sentences(scene):
         yield Reason(None, "alarm", sentence, Severity.ALARM)
     if scene.frozen:
@@ -175,7 +178,8 @@ def _node_sentences(scene: Scene) -> Iterator[str]:
     if scene.api is Api.FOREIGN:
         yield (
             "another world answers at the API server's address (its UIDs are not those recorded): "
-            "nothing is started, stopped or removed until `checkpointd trust`"
+            "nothing is started, stopped or removed. Bring the right API server back; if the new "
+            "one is meant: stop checkpointd, remove node.json from its state directory, start it"
         )
     if scene.api is Api.NODE_DELETED:
         yield "the API server says that this node is deleted: nothing is activated"

@@ -17,6 +17,7 @@ from checkpointd.model.decision import Question, Topic
 from checkpointd.model.files import Candidate, Refused
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import (
+    NOT_YET_READ,
     ApiContact,
     ContainerState,
     Fact,
@@ -43,7 +44,7 @@ def initial(now: Instant, record: NodeRecord | None) -> Observation:
     lasted since then. Only where the record is of another boot (no record: a first run, which is
     not a new boot) is it certain that no kubelet and no runtime were here before.
     """
-    unknown = Unknown("not yet read", now)
+    unknown = Unknown(NOT_YET_READ, now)
     since = now
     new_boot = record is not None and record.boot_id != now.boot_id
     if record is not None and not record.in_contact and record.contact_changed is not None:
@@ -165,7 +166,7 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
         case facts.ListConfirmed():
             return replace(before, confirmed_uids=merge(before.confirmed_uids, fact.result))
         case facts.OwnerRead():
-            old = before.owners.get(fact.slot, Unknown("not yet read", before.started))
+            old = before.owners.get(fact.slot, Unknown(NOT_YET_READ, before.started))
             return replace(before, owners={**before.owners, fact.slot: merge(old, fact.result)})
         case facts.LeaseRead():
             return _merge_lease(before, fact.result, times)
@@ -401,7 +402,7 @@ def _merge_overrides(before: Observation, fact: facts.OverridesRead) -> Observat
 
 
 def _merge_candidate(before: Observation, fact: facts.CandidateRead) -> Observation:
-    old = before.candidates.get(fact.parent_uid, Unknown("not yet read", before.started))
+    old = before.candidates.get(fact.parent_uid, Unknown(NOT_YET_READ, before.started))
     merged = merge(old, fact.result)
     return replace(before, candidates={**before.candidates, fact.parent_uid: merged})
 

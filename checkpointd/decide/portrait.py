@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from checkpointd.decide import evidence, follow, plan, table
+from checkpointd.decide import coming, evidence, follow, plan, table
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.runs import Judgement
 from checkpointd.decide.scene import Scene
@@ -14,7 +13,8 @@ from checkpointd.model.decision import Decision, Reason, Severity
 from checkpointd.model.evidence import Api, Is
 from checkpointd.model.files import Refused
 from checkpointd.model.moments import Instant, Seen, Unknown
-from checkpointd.model.observation import Observation
+from checkpointd.model.observation import NOT_YET_READ, Observation
+from checkpointd.model.pods import ApiPod
 from checkpointd.model.policy import Policy, Witness
 from checkpointd.model.status import (
     ActivationStatus,
@@ -24,7 +24,6 @@ from checkpointd.model.status import (
     GenerationStatus,
     IgnoredStatus,
     KubeletStatus,
-    NextStatus,
     NodeStatus,
     OrderStatus,
     PodStatus,
@@ -42,6 +41,8 @@ def portray(
     """Draw the picture; who draws it (version, process, socket) is for the daemon to add."""
     scene = plan.set_scene(observation, stored, policy, now)
     alarms = [r for r in decision.reasons if r.severity is Severity.ALARM]
+    refused = tuple(_refused(stored, scene))
+    told = {*stored.checkpoints, *(pod.slot for pod, _ in refused)}
     return NodeStatus(
         node=scene.policy.node_name,
         boot_id=observation.boot_id,
@@ -58,7 +59,7 @@ def portray(
             _checkpoint(checkpoint, scene, alarms)
             for _slot, checkpoint in sorted(stored.checkpoints.items())
         ),
-        refused=tuple(_refused(stored, scene)),
+        refused=tuple(status for _, status in refused),
         ignored=tuple(_ignored(scene)),
         orders=tuple(
             OrderStatus(target=target, order=order)
@@ -67,7 +68,7 @@ def portray(
         alarms=tuple(
             reason.sentence if reason.slot is None else f"{reason.slot}: {reason.sentence}"
             for reason in alarms
-            if reason.slot not in stored.checkpoints
+            if reason.slot not in told
         ),
         frozen="the machine goes down" if scene.frozen else "",
     )
@@ -76,23 +77,46 @@ def portray(
 # ---- the node ------------------------------------------------------------------------------------
 def _api(scene: Scene) -> ApiStatus:
     contact = scene.observation.api_contact
-    since = contact.reached_since if contact.reached else contact.unknown_since
     return ApiStatus(
         state=scene.api,
-        since=since or contact.answers_since or contact.reached_since,
+        since=_api_since(scene),
         why="" if scene.api is Api.TRUSTED else _api_why(scene),
         address=contact.address,
     )
+
+
+def _api_since(scene: Scene) -> Instant:
+    """Return since when the API server's state has held."""
+    contact = scene.observation.api_contact
+    if not contact.reached:
+        return contact.unknown_since or contact.answers_since or contact.reached_since
+    if scene.api is Api.REFUSED:
+        return contact.refused_since or contact.reached_since
+    return max([contact.reached_since, *_unread_since(scene)], key=lambda instant: instant.seconds)
+
+
+def _unread_since(scene: Scene) -> Iterator[Instant]:
+    if scene.api is not Api.ANSWERING:
+        return
+    for _name, reading in _api_readings(scene):
+        if isinstance(reading, Unknown):
+            yield reading.since
 
 
 def _api_why(scene: Scene) -> str:
     contact = scene.observation.api_contact
     if contact.failures or contact.answered_at is None:
         return contact.why
-    for reading in (scene.observation.world, scene.observation.api_pods):
+    for name, reading in _api_readings(scene):
         if isinstance(reading, Unknown):
-            return reading.why
-    return "it has to answer for 10 s to be trusted" if not contact.reached else ""
+            return f"{name} not read since it answers: {reading.why}"
+    apart = scene.policy.times.answers_apart
+    return f"it has to answer for {apart:g} s to be trusted" if not contact.reached else ""
+
+
+def _api_readings(scene: Scene) -> tuple[tuple[str, Seen[object] | Unknown], ...]:
+    observation = scene.observation
+    return ("its identity", observation.world), ("its pods", observation.api_pods)
 
 
 def _kubelet(observation: Observation) -> KubeletStatus:
@@ -108,7 +132,7 @@ def _kubelet(observation: Observation) -> KubeletStatus:
         pid=kubelet.pid,
         since=kubelet.started,
         version=kubelet.version,
-        why=listed.why if isinstance(listed, Unknown) else "",
+        why=listed.why if isinstance(listed, Unknown) and listed.why != NOT_YET_READ else "",
     )
 
 
@@ -144,7 +168,7 @@ def _source(name: str, reading: Seen[object] | Unknown, *, needed: bool, off: bo
     if off:
         return SourceStatus(name=name, state=SourceState.OFF, needed=False)
     if isinstance(reading, Unknown):
-        idle = reading.why == "not yet read"
+        idle = reading.why == NOT_YET_READ
         return SourceStatus(
             name=name,
             state=SourceState.IDLE if idle else SourceState.UNKNOWN,
@@ -157,13 +181,14 @@ def _source(name: str, reading: Seen[object] | Unknown, *, needed: bool, off: bo
     )
 
 
-def _refused(stored: Stored, scene: Scene) -> Iterator[RefusedStatus]:
+def _refused(stored: Stored, scene: Scene) -> Iterator[tuple[ApiPod, RefusedStatus]]:
     for pod in plan.unstored(stored, scene):
         reading = scene.observation.candidates.get(pod.uid)
         if isinstance(reading, Seen) and isinstance(reading.value, Refused):
-            yield RefusedStatus(
+            status = RefusedStatus(
                 namespace=pod.namespace, name=pod.name, refusals=reading.value.refusals
             )
+            yield pod, status
 
 
 def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:
@@ -174,8 +199,7 @@ def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:
 
 # ---- one slot ------------------------------------------------------------------------------------
 def _checkpoint(checkpoint: Checkpoint, scene: Scene, alarms: Iterable[Reason]) -> CheckpointStatus:
-    timers = scene.timers.fresh()
-    findings = evidence.find(checkpoint, replace(scene, timers=timers))
+    findings = evidence.find(checkpoint, scene)
     row = table.step(checkpoint.phase, findings.evidence)
     generation = _generation(checkpoint)
     successor = checkpoint.successor
@@ -195,7 +219,7 @@ def _checkpoint(checkpoint: Checkpoint, scene: Scene, alarms: Iterable[Reason]) 
         activation=_activation(checkpoint),
         order="" if findings.evidence.order.value == "none" else findings.evidence.order.value,
         evidence=tuple(_answers(checkpoint, findings, scene)),
-        next=NextStatus(what=_what_next(checkpoint, findings), at=timers.first),
+        next=coming.come(checkpoint, findings.evidence, scene),
         alarms=tuple(r.sentence for r in alarms if r.slot == checkpoint.slot),
         warnings=_warnings(checkpoint),
         refusal=checkpoint.refusal,
@@ -234,25 +258,27 @@ def _activation(checkpoint: Checkpoint) -> ActivationStatus | None:
 def _answers(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[AnswerStatus]:
     found, observation = findings.evidence, scene.observation
     yield AnswerStatus(
-        question="what does the API server want", answer=found.want.value,
+        question="what does the API server want?", answer=found.want.value,
         witnesses=(WitnessStatus(
             source="API server", says=found.api.value, at=observation.api_contact.answered_at),),
     )  # fmt: skip
-    yield _judged("does parent or successor run", findings.runs, observation)
-    yield _judged("does the copy run", findings.copy_runs, observation)
-    yield _judged("will the kubelet restart it", findings.managed, observation)
-    yield AnswerStatus(question="who runs next here", answer=found.heir.value)
-    yield AnswerStatus(question="what does its DaemonSet say", answer=found.owner.value)
-    yield AnswerStatus(question="does it serve the API", answer="yes" if found.serves_api else "no")
+    yield _judged("does parent or successor run?", findings.runs, observation)
+    yield _judged("does the copy run?", findings.copy_runs, observation)
+    yield _judged("will the kubelet restart it?", findings.managed, observation)
+    yield AnswerStatus(question="who runs next here?", answer=found.heir.value)
+    yield AnswerStatus(question="what does its DaemonSet say?", answer=found.owner.value)
+    yield AnswerStatus(
+        question="does it serve the API?", answer="yes" if found.serves_api else "no"
+    )
     for question, answer in (
-        ("is its hold over", found.hold_over),
-        ("is the dwell over", found.dwell_over),
-        ("may it be offered again", found.back_off_over),
-        ("did a consistent list confirm", found.confirmed),
+        ("is its hold over?", found.hold_over),
+        ("is the dwell over?", found.dwell_over),
+        ("may it be offered again?", found.back_off_over),
+        ("did a consistent list confirm?", found.confirmed),
     ):
         yield AnswerStatus(question=question, answer="yes" if answer else "no")
     ids = len(follow.pod_uids(checkpoint))
-    yield AnswerStatus(question="how many pods are looked at", answer=str(ids))
+    yield AnswerStatus(question="how many pods are looked at?", answer=str(ids))
 
 
 def _judged(question: str, judgement: Judgement, observation: Observation) -> AnswerStatus:
@@ -276,17 +302,3 @@ def _judged(question: str, judgement: Judgement, observation: Observation) -> An
     return AnswerStatus(
         question=question, answer=judgement.answer.value, witnesses=tuple(witnesses)
     )
-
-
-def _what_next(checkpoint: Checkpoint, findings: Findings) -> str:
-    """Say what would have to happen for the state to change."""
-    found = findings.evidence
-    if found.frozen:
-        return "nothing until the machine is up again"
-    if checkpoint.phase.has_manifest:
-        return "steps aside when the API server is trusted and the real pod may start"
-    if checkpoint.phase.is_stopping:
-        return "waits for the copy to end and for the real pod"
-    if found.want.value != "wanted here":
-        return "the store goes after its grace, once a consistent list agrees"
-    return "a copy starts when the pod does not run, nobody restarts it and no API server answers"

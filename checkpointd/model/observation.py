@@ -35,6 +35,10 @@ class World:
     kubelet_version: str = ""
 
 
+NOT_YET_READ = "not yet read"
+"""Why a source is Unknown that nobody has asked yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContact:
     """Count answers and refusals; the fold alone moves ``reached``.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from checkpointd.decide import decide, portrait
+from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.moments import Instant
-from checkpointd.model.observation import Observation
-from checkpointd.model.status import NodeStatus, timeless
+from checkpointd.model.observation import Observation, Override, Verb
+from checkpointd.model.status import Health, NextStatus, NodeStatus, timeless
 from tests.builders import observations as build
 from tests.builders.observations import at, seen, silent
 
@@ -33,3 +34,52 @@ def test_what_waits_for_the_world_names_no_time() -> None:
     (checkpoint,) = draw(build.observation(), at(1000)).checkpoints
     assert checkpoint.next is not None
     assert checkpoint.next.at is None
+
+
+def coming(observation: Observation, checkpoint: Checkpoint) -> NextStatus:
+    """Return what comes next for one checkpoint."""
+    store = build.stored(checkpoint)
+    decision = decide(observation, store, build.POLICY, at(1000))
+    (drawn,) = portrait.portray(observation, store, build.POLICY, decision, at(1000)).checkpoints
+    assert drawn.next is not None
+    return drawn.next
+
+
+def test_a_serving_copy_names_no_time_though_its_grace_runs() -> None:
+    serving = build.checkpoint(phase=Phase.SERVING, gone_since=at(990))
+    assert coming(build.observation(), serving).at is None
+
+
+def test_what_runs_promises_no_start_at_a_time() -> None:
+    runs = build.observation(
+        lease=build.unknown(since=990), runtime=build.runtime(build.word().uid)
+    )
+    assert "nothing while it runs" in coming(runs, build.checkpoint()).what
+    assert coming(runs, build.checkpoint()).at is None
+
+
+def test_a_tombstone_says_that_a_copy_may_still_start_and_when_it_goes() -> None:
+    ending = build.checkpoint(
+        build.word(terminating=True), phase=Phase.TOMBSTONE, serves_api=True, gone_since=at(990)
+    )
+    said = coming(build.observation(), ending)
+    assert "a copy starts if the API server is lost too" in said.what
+    assert said.at is not None
+
+
+def test_a_held_slot_promises_nothing() -> None:
+    held = build.observation(overrides={"node": Override(verb=Verb.HOLD, until="", reason="Kim")})
+    assert coming(held, build.checkpoint()).what == "nothing until the operator's hold ends"
+
+
+def test_a_refused_pod_is_told_of_once() -> None:
+    pod = build.pod("api-2", controller=None)
+    observation = build.observation(
+        api_pods=seen((pod,)), candidates={pod.uid: seen(build.refused(pod))}
+    )
+    store = build.stored()
+    decision = decide(observation, store, build.POLICY, at(1000))
+    drawn = portrait.portray(observation, store, build.POLICY, decision, at(1000))
+    assert [each.name for each in drawn.refused] == ["api-2"]
+    assert drawn.alarms == ()
+    assert drawn.health is Health.DEGRADED
