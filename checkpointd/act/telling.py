@@ -82,10 +82,11 @@ class Teller:
         self._logger.log(log.level(reason.severity), "%s", told, extra=extra)
 
     def _compare_alarms(self, reasons: tuple[Reason, ...], stored: Stored) -> None:
-        now = {(r.slot, r.sentence): r for r in reasons if r.severity is Severity.ALARM}
+        now = {(r.slot, r.sentence): r for r in reasons if _lasts(r)}
         for key, reason in now.items():
             if key not in self._alarms and not reason.changed:
-                self._logger.warning("%s", line(*key), extra=_alarm_fields(reason, stored))
+                level = log.level(reason.severity)
+                self._logger.log(level, "%s", line(*key), extra=_alarm_fields(reason, stored))
         for key, reason in self._alarms.items():
             if key not in now:
                 self._logger.info("over: %s", line(*key), extra=_alarm_fields(reason, stored))
@@ -194,6 +195,13 @@ class Teller:
 def line(slot: Slot | None, sentence: str) -> str:
     """Return a sentence with the slot that it is about, if any."""
     return sentence if slot is None else f"{slot}: {sentence}"
+
+
+def _lasts(reason: Reason) -> bool:
+    """Tell whether a reason is told when it comes and when it ends: an alarm, the node's state."""
+    return reason.severity is Severity.ALARM or (
+        reason.severity is Severity.NOTICE and reason.slot is None
+    )
 
 
 def _order(order: Override) -> str:

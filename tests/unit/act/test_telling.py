@@ -35,3 +35,18 @@ def test_an_alarm_is_found_by_its_pod(caplog: pytest.LogCaptureFixture) -> None:
     decision = replace(build.run(build.observation()), reasons=(alarm,))
     Teller().decision(decision, (), build.stored(checkpoint))
     assert [log.fields_of(record)["POD"] for record in caplog.records] == ["api-1"]
+
+
+def test_a_shutdown_is_told_when_it_begins_and_when_it_is_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER)
+    calm = build.run(build.observation())
+    going = build.run(build.observation(manager_state="stopping"))
+    teller = Teller()
+    for decision in (calm, going, going, calm):
+        teller.decision(decision, (), build.stored())
+    assert [record.getMessage() for record in caplog.records] == [
+        "frozen: the machine goes down",
+        "over: frozen: the machine goes down",
+    ]
