@@ -83,6 +83,7 @@ def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
     A copy that goes in the middle of one leaves the slot empty until it ends. The kubelet restarts
     about 1 s after the first exit, which no copy is sure to be quick enough for, then 10 s after
     the exit at the earliest, doubling to 300 s (pkg/kubelet: backOffPeriod, MaxContainerBackOff).
+    A kubelet may be set to shorter ones; after the longest the copy goes whatever was expected.
     """
     pod = scene.pods.get(heir.uid)
     done = pod.init_containers if pod is not None else frozenset[str]()
@@ -92,7 +93,10 @@ def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
         mine = container.uid == heir.uid and container.name not in done
         if mine and (known is None or known.attempt < container.attempt):
             newest[container.name] = container
-    return all(_starts_soon(container, scene) for container in newest.values())
+    contact, most = scene.observation.api_contact, scene.policy.times.crash_back_off_most
+    return all(_starts_soon(container, scene) for container in newest.values()) or (
+        scene.timers.passed(contact.reached_since, most)
+    )
 
 
 def _starts_soon(container: Container, scene: Scene) -> bool:

@@ -19,7 +19,14 @@ from tests.fakes.machine.processes import Forking
 from tests.fakes.node import DEFAULT_TIMES, ROOT, Node
 from tests.fakes.waiting import NotYetError, wait_for
 
-TIMES = {**DEFAULT_TIMES, "answers-apart": "3s", "proven-after": "5s"}
+TIMES = {
+    **DEFAULT_TIMES,
+    "answers-apart": "3s",
+    "proven-after": "5s",
+    "crash-back-off": "2s",
+    "crash-back-off-most": "5s",
+    "hand-back-ready": "1s",
+}
 """All others are the defaults of a real node; these two would only make the story longer."""
 NOTE = """
 The stand-ins start in a moment: a real API server takes seconds more, and a real kubelet waits

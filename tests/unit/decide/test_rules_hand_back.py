@@ -96,6 +96,11 @@ def test_an_exclusive_copy_waits_for_init_containers() -> None:
     assert phase_of(decision, SERVING) is Phase.YIELDING
 
 
+def trusted_since(seconds: float, world: Observation) -> Observation:
+    """Return the world with an API server that has been in contact since then."""
+    return replace(world, api_contact=replace(world.api_contact, reached_since=at(seconds)))
+
+
 @pytest.mark.parametrize(
     ("attempt", "exited", "goes"),
     [
@@ -118,8 +123,18 @@ def test_b3_an_exclusive_copy_goes_2_s_before_the_kubelets_next_try(
         sandboxes=[build.sandbox(UID)],
         containers=[build.container(UID, ContainerState.EXITED, attempt=attempt, id="last")],
     )
-    world = beside(runtime=crashed, exits={"last": at(exited)})
+    world = trusted_since(701, beside(runtime=crashed, exits={"last": at(exited)}))
     assert (phase_of(run(world, SERVING), SERVING) is Phase.YIELDING) is goes
+
+
+def test_e10_an_exclusive_copy_does_not_wait_for_ever_for_the_kubelets_next_try() -> None:
+    crashed = build.runtime(
+        COPY_UID,
+        sandboxes=[build.sandbox(UID)],
+        containers=[build.container(UID, ContainerState.EXITED, attempt=6, id="last")],
+    )
+    world = trusted_since(700, beside(runtime=crashed, exits={"last": at(999)}))
+    assert phase_of(run(world, SERVING), SERVING) is Phase.YIELDING
 
 
 def test_a3b_a_copy_stays_while_the_runtime_does_not_answer() -> None:
