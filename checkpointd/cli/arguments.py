@@ -45,7 +45,7 @@ VERBS: Mapping[str, Verb] = {
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # argparse would exit with 2, which says that a copy is serving.
+        # argparse would exit with 2, which says that a copy is active.
         self.print_usage(sys.stderr)
         self.exit(UsageError.exit_code, f"{self.prog}: {message}\n")
 

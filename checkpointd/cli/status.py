@@ -15,7 +15,7 @@ from checkpointd.store import status as status_file
 
 HELP: str = "show the node, its sources and its checkpoints"
 EPILOG: str = (
-    "exit codes: 0 healthy, 1 degraded or the daemon is dead, 2 a copy is serving; "
+    "exit codes: 0 healthy, 1 degraded or the daemon is dead, 2 a copy is active; "
     "64 wrong usage or no such pod, 69 no picture to read"
 )
 HEADER = ("POD", "STATE", "FOR", "KIND", "GENERATION")
@@ -102,7 +102,7 @@ def _kubelet(seen: Picture) -> list[str]:
         return ["unknown", kubelet.why]
     answer = {Is.YES: "answers", Is.NO: "answers NOTHING", Is.UNKNOWN: "not asked yet"}
     running = " ".join(part for part in ("running", since, f"(pid {kubelet.pid})") if part)
-    return [kubelet.version, running, answer[kubelet.answers], kubelet.why]
+    return [kubelet.version, running, answer[kubelet.answers]]
 
 
 def _source(source: SourceStatus, seen: Picture) -> str:

@@ -13,6 +13,7 @@ from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.evidence import Api, Heir, Owner, Want
 from checkpointd.model.files import CopyKind, Refused
 from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.observation import NOT_YET_READ
 from checkpointd.model.pods import ApiPod
 
 
@@ -95,7 +96,7 @@ def _alarm_sentences(checkpoint: Checkpoint, findings: Findings, scene: Scene) -
 def _copy_alarms(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[str]:
     found = findings.evidence
     runtime = scene.observation.runtime
-    if isinstance(runtime, Unknown):
+    if isinstance(runtime, Unknown) and runtime.why != NOT_YET_READ:
         what = "no copy is stopped or replaced" if not found.can_stop else "the copy stays"
         yield f"the container runtime does not answer ({runtime.why}): {what}"
     if checkpoint.retry_step and checkpoint.phase is not Phase.SERVING:

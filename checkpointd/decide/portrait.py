@@ -128,12 +128,19 @@ def _kubelet(observation: Observation) -> KubeletStatus:
         return KubeletStatus(present=Is.NO, since=machine.since)
     return KubeletStatus(
         present=Is.YES,
-        answers=Is.YES if isinstance(listed, Seen) else Is.UNKNOWN,
+        answers=_answers_kubelet(listed),
         pid=kubelet.pid,
         since=kubelet.started,
         version=kubelet.version,
         why=listed.why if isinstance(listed, Unknown) and listed.why != NOT_YET_READ else "",
     )
+
+
+def _answers_kubelet(listed: Seen[object] | Unknown) -> Is:
+    """Say whether the kubelet answers: UNKNOWN only where nobody has asked it yet."""
+    if isinstance(listed, Seen):
+        return Is.YES
+    return Is.UNKNOWN if listed.why == NOT_YET_READ else Is.NO
 
 
 def _runtime(observation: Observation) -> RuntimeStatus:

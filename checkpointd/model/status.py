@@ -26,7 +26,7 @@ class Health(Enum):
 
     HEALTHY = "healthy"
     DEGRADED = "degraded"
-    SERVING = "a copy is serving"
+    SERVING = "a copy is active"
 
     @property
     def exit_code(self) -> int:

@@ -77,7 +77,7 @@ def test_status_with_a_serving_copy_is_two(node: Machine, run: Run) -> None:
     node.write(builders.node(builders.serving(now=now), now=now))
     ran = run("status")
     assert ran.code == 2
-    assert "a copy is serving" in ran.out
+    assert "a copy is active" in ran.out
     assert "hand back when a successor may start" in ran.out
 
 
@@ -298,7 +298,7 @@ def test_json_carries_the_file_and_what_only_a_reader_knows(node: Machine, run: 
     assert ran.code == 2
     assert (found["schema"], found["daemon_alive"]) == (1, True)
     assert found["counts"] == {"checkpoints": 2, "active": 1, "refused": 1}
-    assert text(found, "health") == "a copy is serving"
+    assert text(found, "health") == "a copy is active"
 
 
 @pytest.mark.parametrize(
