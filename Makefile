@@ -43,7 +43,7 @@ demo: $(INSTALLED)  ## Lose the last API server and get it back, in a minute: no
 
 .PHONY: test
 test: $(INSTALLED)  ## All tests that need no root: unit, property, contract, integration, linters
-	$(PYTEST) -n $(JOBS) --dist worksteal -m "not e2e and not package"
+	$(PYTEST) -n $(JOBS) --dist load --maxschedchunk 2 -m "not e2e and not package"
 
 .PHONY: unit
 unit: $(INSTALLED)  ## The unit and property tests alone

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import psutil
@@ -38,6 +39,20 @@ def no_process_left_behind() -> Iterator[None]:
             continue
     if lines:
         pytest.fail("processes left behind:\n" + "\n".join(lines), pytrace=False)
+
+
+LONGEST_FIRST = ("test_crashes.py", "test_faults.py", "integration", "test_linters.py", "property")
+"""Names in a test's path: the long tests start first, so that none is left over at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long tests first, the others after them as they come."""
+    items.sort(key=lambda item: _length_rank(item.path))
+
+
+def _length_rank(path: Path) -> int:
+    ranks = (i for i, name in enumerate(LONGEST_FIRST) if name in path.parts)
+    return next(ranks, len(LONGEST_FIRST))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
