@@ -11,7 +11,7 @@ from checkpointd.decide.table import Row
 from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
 from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.evidence import Api, Heir, Owner, Want
-from checkpointd.model.files import CopyKind, Refused
+from checkpointd.model.files import Refused
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import NOT_YET_READ
 from checkpointd.model.pods import ApiPod
@@ -193,12 +193,3 @@ def _node_sentences(scene: Scene) -> Iterator[str]:
             "the API server wants none of the checkpointed pods any more, all at once: nothing is "
             "removed until a second list 5 min later agrees"
         )
-
-
-def describe_kind(kind: CopyKind) -> str:
-    """Say what the kind means for the hand-back."""
-    return {
-        CopyKind.SHAREABLE: "may run beside its parent",
-        CopyKind.EXCLUSIVE: "must end before its parent can run",
-        CopyKind.BLOCKING: "keeps its parent from being admitted",
-    }[kind]
