@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from checkpointd.decide import words
+from checkpointd.decide import runs, words
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene, parse_wall
 from checkpointd.model.checkpoint import (
@@ -119,7 +119,9 @@ def _prove(checkpoint: Checkpoint, word: Word, scene: Scene) -> Checkpoint:
     ready_since = scene.observation.ready_since.get(word.uid)
     if generation is None or generation.is_proven or pod is None or scene.api is not Api.TRUSTED:
         return checkpoint
-    if not pod.ready or not scene.timers.passed(ready_since, scene.policy.times.proven_after):
+    if not runs.is_ready_now(pod, scene.observation):
+        return checkpoint
+    if not scene.timers.passed(ready_since, scene.policy.times.proven_after):
         return checkpoint
     content = not generation.placed or _started_after(pod.started, generation.placed)
     proven = replace(

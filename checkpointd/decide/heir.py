@@ -8,6 +8,7 @@ from checkpointd.decide import runs
 from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Phase, Word
 from checkpointd.model.evidence import Api, Heir, Is
+from checkpointd.model.files import CopyKind
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import Container, ContainerState, Runtime
 
@@ -30,14 +31,17 @@ class Local:
 def judge_heir(checkpoint: Checkpoint, heir: Word | None, local: Local, scene: Scene) -> Heir:
     """Return the heir's state.
 
-    READY is the API's word, which a kubelet that is cut off renews no more: it must run here too.
+    READY is the API's word, and must be about what runs here now. An exclusive copy stays while the
+    runtime is not seen (rule 4), whoever else is Ready.
     """
     if heir is None:
         return Heir.NONE
-    pod = scene.pods.get(heir.uid) if scene.api is Api.TRUSTED else None
-    if pod is not None and pod.ready and local.runs is Is.YES:
-        return Heir.READY
     runtime = scene.observation.runtime
+    serves = checkpoint.phase.has_manifest
+    is_blind = isinstance(runtime, Unknown) and serves and checkpoint.kind is CopyKind.EXCLUSIVE
+    pod = scene.pods.get(heir.uid) if scene.api is Api.TRUSTED and not is_blind else None
+    if pod is not None and local.runs is Is.YES and runs.is_ready_now(pod, scene.observation):
+        return Heir.READY
     if isinstance(runtime, Unknown):
         return Heir.BOUND
     if _has_failed(checkpoint, heir, runtime.value, scene):

@@ -22,6 +22,7 @@ from checkpointd.model.observation import (
     PodProcesses,
     Runtime,
 )
+from checkpointd.model.pods import ApiPod
 from checkpointd.model.policy import Policy, Times, Witness
 
 RUNTIME_LAG = 1.0
@@ -115,6 +116,24 @@ def running_containers(runtime: Runtime, uid: str) -> tuple[str, ...]:
 def has_ready_sandbox(runtime: Runtime, uid: str) -> bool:
     """Tell whether a sandbox of the pod is READY."""
     return any(sandbox.uid == uid and sandbox.ready for sandbox in runtime.sandboxes)
+
+
+def is_ready_now(pod: ApiPod, observation: Observation) -> bool:
+    """Tell whether the API calls ``pod`` Ready, and means the containers that run here now.
+
+    The word is as old as the kubelet's last report: of one that is cut off, or has just found its
+    API server again, it tells of containers that have ended since. Each has an id of its own.
+    """
+    if not pod.ready or not pod.ready_containers:
+        return False
+    live = set[str]()
+    if isinstance(observation.runtime, Seen):
+        live |= {
+            c.id for c in observation.runtime.value.containers if c.state is ContainerState.RUNNING
+        }
+    if isinstance(observation.processes, Seen) and pod.uid in observation.processes.value:
+        live |= {leaf.id for leaf in observation.processes.value[pod.uid].leaves if leaf.pids}
+    return pod.ready_containers <= live
 
 
 def is_known(runtime: Runtime, uid: str) -> bool:

@@ -83,7 +83,7 @@ class ApiPod:
     why a mark does not count. ``started`` is the latest start of its running containers and
     ``created`` its creation, both RFC 3339 as the API wrote them. ``ready`` is the Ready condition
     being "True"; ``containers_ready`` that every container is ready now. ``raw`` is kept for marked
-    pods only.
+    pods only. ``ready_containers`` are the runtime's ids of the running containers called ready.
     """
 
     namespace: str
@@ -105,6 +105,7 @@ class ApiPod:
     activation_priority: int
     raw: Json | None = field(repr=False)
     init_containers: frozenset[str] = frozenset()
+    ready_containers: frozenset[str] = frozenset()
 
     @property
     def is_finished(self) -> bool:

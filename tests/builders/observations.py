@@ -98,7 +98,10 @@ def pod(name: str = "api-1", **fields: Any) -> ApiPod:
         activation_priority=0,
         raw={},
     )
-    return replace(plain, **fields)
+    known = replace(plain, **fields)
+    if "ready_containers" in fields or not known.ready:
+        return known
+    return replace(known, ready_containers=frozenset({f"container-{known.uid}"}))
 
 
 def word(of: ApiPod | str = "api-1", **fields: Any) -> Word:

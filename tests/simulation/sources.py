@@ -122,11 +122,15 @@ class Sources(Surroundings):
 
     def _container(self, process: Process) -> Container:
         state = ContainerState.RUNNING if process.running else ContainerState.EXITED
-        return build.container(process.uid, state, attempt=process.attempts - 1)
+        return build.container(
+            process.uid, state, attempt=process.attempts - 1, id=process.container_id
+        )
 
     def _processes_of(self, uid: str) -> PodProcesses:
         process = self.processes.get(uid)
-        return build.alive(uid, 1) if process and process.running else build.alive(uid)
+        if process is None or not process.running:
+            return build.alive(uid)
+        return build.alive(uid, 1, leaf=process.container_id)
 
     def _api_facts(self) -> list[Fact]:
         at = self.at()

@@ -39,6 +39,11 @@ class Process:
     next_try: float = 0.0
     sandbox: bool = True
 
+    @property
+    def container_id(self) -> str:
+        """Name the container of the last attempt."""
+        return f"container-{self.uid}-{self.attempts}"
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -289,5 +294,10 @@ class Surroundings:
             process = self.processes.get(uid)
             ready = process is not None and process.running and self.now - process.since >= 4
             self.api_pods[uid] = replace(
-                pod, ready=ready and not pod.terminating, phase="Running" if ready else pod.phase
+                pod,
+                ready=ready and not pod.terminating,
+                phase="Running" if ready else pod.phase,
+                ready_containers=frozenset({process.container_id})
+                if process and ready
+                else frozenset(),
             )

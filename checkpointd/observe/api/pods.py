@@ -83,6 +83,7 @@ def parse_pod(raw: Json, wanted: Selection, node_name: str) -> ApiPod:
         activation_priority=priority,
         raw=_without_managed_fields(raw) if mark.marked else None,
         init_containers=frozenset(_init_containers(raw)),
+        ready_containers=frozenset(_ready_containers(raw)),
     )
 
 
@@ -129,6 +130,15 @@ def _starts(raw: Json) -> Iterator[str]:
         started = json_fields.optional_text(status, "state", "running", "startedAt")
         if started:
             yield started
+
+
+def _ready_containers(raw: Json) -> Iterator[str]:
+    """Yield the ids of running, ready containers, without the runtime's name before ``://``."""
+    for status in json_fields.objects(raw, "status", "containerStatuses"):
+        running = json_fields.has_field(status, "state", "running")
+        container_id = json_fields.optional_text(status, "containerID").rpartition("://")[2]
+        if running and container_id and json_fields.boolean(status, "ready"):
+            yield container_id
 
 
 def _images(raw: Json) -> Iterator[str]:

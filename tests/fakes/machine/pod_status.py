@@ -83,6 +83,7 @@ def _container(worker: Worker, spec: Pod, found: Fields | None) -> Object:
     if found is None:
         return status
     status["restartCount"] = found["attempt"]
+    status["containerID"] = f"containerd://{found['id']}"
     status["ready"] = worker.tools.is_ready(found, spec)
     if found["running"]:
         status["state"] = {"running": {"startedAt": _wall(found["started"])}}

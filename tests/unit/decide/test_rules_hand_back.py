@@ -212,6 +212,35 @@ def test_a8_a_parent_that_only_flaps_does_not_end_the_copy() -> None:
     assert phase_of(run(world, copy), copy) is Phase.SERVING
 
 
+@pytest.mark.parametrize("kind", [CopyKind.SHAREABLE, CopyKind.EXCLUSIVE])
+@pytest.mark.parametrize("witness", ["runtime", "kernel"])
+def test_ready_of_a_container_that_has_ended_is_no_reason_to_go(
+    kind: CopyKind, witness: str
+) -> None:
+    # The API is back with its word from before the outage; the next attempt is up for a moment.
+    copy = serving(kind=kind)
+    crashing = build.container(UID, id="second", attempt=1)
+    seen_by: dict[str, dict[str, Any]] = {
+        "runtime": {
+            "runtime": build.runtime(
+                COPY_UID, sandboxes=[build.sandbox(UID, ready=False)], containers=[crashing]
+            )
+        },
+        "kernel": {
+            "runtime": unknown(),
+            "processes": build.processes(
+                build.alive(UID, 7, leaf="second"), build.alive(COPY_UID, 8)
+            ),
+        },
+    }
+    world = beside(copy, build.pod(), **seen_by[witness])
+    assert phase_of(run(world, copy), copy) is Phase.SERVING
+    told = build.pod(ready_containers=frozenset({"second"}))
+    world = replace(world, api_pods=seen((told,)), ready_since={UID: at(900)})
+    stays = kind is CopyKind.EXCLUSIVE and witness == "kernel"  # rule 4: the runtime is not seen
+    assert phase_of(run(world, copy), copy) is (Phase.SERVING if stays else Phase.YIELDING)
+
+
 def test_the_heir_for_which_the_hand_back_failed_is_not_tried_again() -> None:
     copy = serving(failed_heir=UID)
     assert phase_of(run(beside(copy), copy), copy) is Phase.SERVING

@@ -47,9 +47,21 @@ def test_a_pod_with_nothing_but_its_name_gets_the_apis_defaults() -> None:
 
 def test_a_running_pod_tells_all_that_decisions_need() -> None:
     running = [
-        {"state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}},
-        {"state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}},
-        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+        {
+            "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}},
+            "containerID": "containerd://c0ffee",
+            "ready": True,
+        },
+        {
+            "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}},
+            "containerID": "containerd://beef",
+            "ready": False,
+        },
+        {
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "containerID": "containerd://dead",
+            "ready": True,
+        },
     ]
     pod = parse(
         raw_pod(
@@ -72,6 +84,7 @@ def test_a_running_pod_tells_all_that_decisions_need() -> None:
     assert pod.created == "2026-01-01T00:00:00Z"
     assert pod.images == ("b:1", "a:1")
     assert pod.init_containers == {"i"}
+    assert pod.ready_containers == {"c0ffee"}
     assert (pod.phase, pod.reason, pod.ready) == ("Running", "NodeLost", True)
     assert (pod.restart_policy, pod.grace_seconds) == ("OnFailure", 0)
     assert pod.controller == Controller(
