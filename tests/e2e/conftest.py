@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -43,6 +44,26 @@ def cache() -> Cache:
 @pytest.fixture
 def make_machine(request: pytest.FixtureRequest, cache: Cache) -> Iterator[MakeMachine]:
     """Make machines that are switched off and removed when the test ends, however it ends."""
+    with closing_machines(
+        request.node.name, cache, lambda: request.node.stash.get(FAILED, True)
+    ) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_shared_machine(request: pytest.FixtureRequest, cache: Cache) -> Iterator[MakeMachine]:
+    """Make machines that all tests of a module use in turn: each leaves them as it found them."""
+    failed = request.session.testsfailed
+    name = request.node.name.removesuffix(".py").rpartition("/")[2]
+    with closing_machines(name, cache, lambda: request.session.testsfailed > failed) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def closing_machines(
+    name: str, cache: Cache, has_failed: Callable[[], bool]
+) -> Generator[MakeMachine]:
+    """Close all machines that were made, whatever happens; keep what they say of a failure."""
     machines: list[Machine] = []
 
     def make(name: str, address: str) -> Machine:
@@ -51,12 +72,14 @@ def make_machine(request: pytest.FixtureRequest, cache: Cache) -> Iterator[MakeM
         machine.boot()
         return machine
 
+    has_raised = True
     try:
         yield make
+        has_raised = False
     finally:
         try:
-            if request.node.stash.get(FAILED, True):
-                save_artifacts(request.node.name, machines)
+            if has_raised or has_failed():
+                save_artifacts(name, machines)
         finally:
             for machine in machines:
                 machine.close()
