@@ -4,6 +4,8 @@
 PYTHON ?= python3
 # Most tests wait for processes of their own: more of them at once than there are cores.
 JOBS ?= 6
+# Modules of tests/e2e side by side, each with machines of its own.
+E2E_JOBS ?= 3
 # Every process of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 DESTDIR ?=
@@ -65,7 +67,7 @@ config: $(INSTALLED)  ## Write etc/checkpointd.toml from the table of options in
 .PHONY: e2e
 e2e: $(INSTALLED)  ## On a real node: systemd, containerd, kubelet, control plane (root; builds them once)
 	tests/e2e/setup
-	$(PYTEST) -m e2e --timeout=1800
+	$(PYTEST) -n $(E2E_JOBS) --dist loadfile -m e2e --timeout=1800
 
 .PHONY: bench
 bench: $(INSTALLED)  ## Measure against the budget on embedded nodes (BENCH="--pods 110 --quick"; --help)

@@ -11,12 +11,12 @@ from typing import Protocol
 
 import pytest
 
+from tests.e2e.node import report
 from tests.e2e.node.machine import Cache, Machine, remove_leftovers
 from tests.e2e.node.report import Times
 
 ARTIFACTS = Path(__file__).parent / ".artifacts"
 UNITS = ("checkpointd", "kubelet", "containerd", "kube-apiserver")
-TIMES = pytest.StashKey[Times]()
 FAILED = pytest.StashKey[bool]()
 
 
@@ -87,8 +87,8 @@ def closing_machines(
 
 @pytest.fixture
 def times(request: pytest.FixtureRequest) -> Times:
-    """Collect the measured times of the whole run."""
-    return request.config.stash.setdefault(TIMES, Times())
+    """Collect the measured times of the test."""
+    return Times(request.node.user_properties)
 
 
 def save_artifacts(test: str, machines: list[Machine]) -> None:
@@ -118,12 +118,11 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Print the measured times."""
-    times = config.stash.get(TIMES, None)
-    if times is not None and times.rows:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the measured times of all processes that ran tests."""
+    reports = (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed"))
+    lines = report.table(each for found in reports for each in found.user_properties)
+    if lines:
         terminalreporter.section("times on a real node")
-        for line in times.lines():
+        for line in lines:
             terminalreporter.write_line(line)

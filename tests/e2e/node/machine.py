@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,14 @@ class Cache:
                 raise FileNotFoundError(f"{path} is missing: run tests/e2e/setup")
         return Cache(kubernetes, root, images, root.parent / "machines")
 
+    @contextlib.contextmanager
+    def lock(self) -> Generator[None]:
+        """Keep other processes from making or removing machines meanwhile."""
+        self.machines.mkdir(exist_ok=True)
+        with (self.machines.parent / "machines.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
 
 class Machine:
     """One machine. Boot it, run commands in it, cut its power, boot it again, close it."""
@@ -79,14 +87,16 @@ class Machine:
         self._keep = keep
         self._process: subprocess.Popen[bytes] | None = None
         self._boots = 0
-        for part in ("upper", "work", "mounted", "containerd"):
-            (self.directory / part).mkdir(parents=True)
-        (self.directory / "upper/etc").mkdir(mode=0o755)
-        (self.directory / "upper/etc/hostname").write_text(f"{name}\n")
-        self._lock = (self.directory / "lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        with cache.lock():
+            self.directory.mkdir()
+            self._lock = (self.directory / "lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
         if keep:
             (self.directory / "keep").touch()
+        for part in ("upper", "work", "mounted", "containerd"):
+            (self.directory / part).mkdir()
+        (self.directory / "upper/etc").mkdir(mode=0o755)
+        (self.directory / "upper/etc/hostname").write_text(f"{name}\n")
 
     @property
     def leader_file(self) -> Path:
@@ -292,18 +302,22 @@ def remove_cgroup(directory: Path) -> None:
 
 def remove_leftovers(cache: Cache) -> None:
     """Remove the machines of earlier runs that died, but not those that were kept or still run."""
-    cache.machines.mkdir(exist_ok=True)
-    for directory in cache.machines.iterdir():
-        if (directory / "keep").exists():
-            continue
-        with (directory / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            shutil.rmtree(directory, ignore_errors=True)
-    for path, directories, _ in os.walk(CGROUPS):
-        for name in [name for name in directories if name.startswith("checkpointd-")]:
-            directories.remove(name)
-            if not (cache.machines / name.removeprefix("checkpointd-")).exists():
-                remove_cgroup(Path(path) / name)
+    with cache.lock():
+        for directory in cache.machines.iterdir():
+            if not (directory / "keep").exists() and not is_locked(directory / "lock"):
+                shutil.rmtree(directory, ignore_errors=True)
+        for path, directories, _ in os.walk(CGROUPS):
+            for name in [name for name in directories if name.startswith("checkpointd-")]:
+                directories.remove(name)
+                if not (cache.machines / name.removeprefix("checkpointd-")).exists():
+                    remove_cgroup(Path(path) / name)
+
+
+def is_locked(file: Path) -> bool:
+    """Say whether a process holds the lock of a file."""
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
