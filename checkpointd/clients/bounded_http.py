@@ -13,27 +13,32 @@ import socket
 import ssl
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from checkpointd.clients import tls_words
+from checkpointd.clients.tls_words import Remedies
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 
 if TYPE_CHECKING:  # not there at run time
     from _typeshed import WriteableBuffer
 
+LOOK_SECONDS = 2.0
+"""Seconds for a look at a certificate that is not trusted."""
 _CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Say where to ask. ``context`` is None for plain HTTP; ``server_name`` is for TLS alone."""
+    """Say where to ask. ``context`` is None for plain HTTP; the last two are for TLS alone."""
 
     host: str
     port: int
     path: str
     context: ssl.SSLContext | None = None
     server_name: str = ""
+    remedies: Remedies | None = None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -139,8 +144,18 @@ def _translate(target: Target, error: Exception) -> SourceError:
     if isinstance(error, TimeoutError):
         return SilentError(f"{target}: no answer in time")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return RejectedError(f"{target}: its certificate is not trusted: {error.verify_message}")
+        return RejectedError(f"{target}: {_distrust(target, error)}")
     if isinstance(error, OSError):
         reason = error.strerror or getattr(error, "reason", "") or type(error).__name__
         return RefusedError(f"{target}: {reason}")
     return RejectedError(f"{target}: the answer is not HTTP ({type(error).__name__})")
+
+
+def _distrust(target: Target, error: ssl.SSLCertVerificationError) -> str:
+    """Say why, with what the server shows: that takes one more connection."""
+    shown = None
+    with suppress(OSError):
+        opened = socket.create_connection((target.host, target.port), LOOK_SECONDS)
+        shown = tls_words.fetch_certificate(opened, target.server_name)
+    remedies = target.remedies or Remedies(ca="its CA", name="its name", expected=target.host)
+    return tls_words.explain_distrust(error, shown, remedies)

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import requests
 
-from checkpointd.clients import kube_answers, kube_connection
+from checkpointd.clients import kube_answers, kube_connection, tls_words
+from checkpointd.clients.credentials import Credentials, Secrets
 from checkpointd.clients.kube_answers import Listed, Missing, NotFoundError, WatchEvent
 from checkpointd.clients.kube_connection import Adapter, Dialer, OpenSockets, Peer
-from checkpointd.clients.kubeconfig import Credentials, Stamp
 from checkpointd.errors import RejectedError, SilentError, SourceError
 from checkpointd.json_fields import Json
 
@@ -60,11 +60,31 @@ class KubeClient:
         self._page_size = page_size
         self._sockets = OpenSockets()
         self._connected: _Connected | None = None
+        self._unknown_to_server: Secrets | None = None
 
     @property
     def peer(self) -> Peer | None:
         """Return the address that the present connection leads to."""
         return None if self._connected is None else self._connected.dialer.peer
+
+    @property
+    def user(self) -> str:
+        """Return the user that the present credentials stand for, "" where they do not say."""
+        return "" if self._connected is None else self._connected.user
+
+    def is_outdated(self) -> bool:
+        """Tell whether the present connection was made with what the files no longer hold.
+
+        A token alone does not count: a connection outlives it (client-go closes none for one
+        either). Nothing is run, and files that cannot be read change nothing.
+        """
+        try:
+            credentials = self._credentials()
+            return self._connected is not None and not self._connected.has(
+                credentials, credentials.read_known()
+            )
+        except SourceError:
+            return False
 
     def drop_connections(self) -> None:
         """Close what is open: the next call connects anew."""
@@ -81,8 +101,11 @@ class KubeClient:
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         """Return one JSON object."""
-        with self._limit(), self._send(path, params or {}, self._timeouts.read) as (response, _):
+        sent = self._send(path, params or {}, self._timeouts.read)
+        with self._limit(), sent as (response, connected):
             body = _read_body(response)
+            if response.status_code == 401:
+                raise _refusal(connected, body)
         return kube_answers.parse_answer(
             response.status_code, response.headers.get("Content-Type", ""), body
         )
@@ -142,6 +165,8 @@ class KubeClient:
             with self._limit():
                 sent = self._send("/api/v1/pods", params, quiet())
                 response, connected = stack.enter_context(sent)
+                if response.status_code == 401:
+                    raise _refusal(connected, _read_body(response))
                 if response.status_code != 200:
                     raise kube_answers.rejection(response.status_code, _read_body(response))
             yield (
@@ -210,11 +235,12 @@ class KubeClient:
         """Send one GET; with 401 once more, with credentials that are read anew."""
         connected = self._connect()
         response = self._send_once(connected, path, params, read)
-        if response.status_code == 401:
+        if response.status_code == 401 and self._renew(connected):
             response.close()
-            self._forget()
             connected = self._connect()
             response = self._send_once(connected, path, params, read)
+        if response.status_code == 401:
+            self._unknown_to_server = connected.secrets
         try:
             yield response, connected
         except kube_connection.ERRORS as error:
@@ -227,7 +253,7 @@ class KubeClient:
         self, connected: _Connected, path: str, params: Mapping[str, str], read: float
     ) -> requests.Response:
         url = f"https://{connected.host}{connected.credentials.prefix}{path}"
-        token = connected.credentials.read_token()
+        token = connected.secrets.token
         try:
             return connected.session.get(
                 url,
@@ -242,14 +268,39 @@ class KubeClient:
             raise kube_connection.translate(error, connected.dialer) from error
 
     def _connect(self) -> _Connected:
+        """Return the session of the credentials as they are now. Raises SourceError."""
         credentials = self._credentials()
-        stamps = credentials.stamps()
-        connected = self._connected
-        if connected is None or (connected.credentials, connected.stamps) != (credentials, stamps):
+        self._knock(credentials)
+        secrets = credentials.read()
+        if self._connected is None or not self._connected.has(credentials, secrets):
             self._forget()
-            connected = _Connected(credentials, stamps, self._sockets)
-            self._connected = connected
-        return connected
+            self._connected = _Connected(credentials, secrets, self._sockets)
+        self._connected.secrets = secrets
+        return self._connected
+
+    def _knock(self, credentials: Credentials) -> None:
+        """See whether anybody listens before a plugin is run, which may take long.
+
+        So it is known at once that the API server refuses. Raises RefusedError, SilentError.
+        """
+        if credentials.plugin is not None and credentials.plugin.must_run():
+            kube_connection.connect(credentials, self._sockets, self._timeouts.connect).close()
+
+    def _renew(self, refused: _Connected) -> bool:
+        """Prepare the one more try after a 401; False where it would be as before.
+
+        What a server has refused already is sent once a call, not twice.
+        """
+        plugin, login = refused.credentials.plugin, refused.secrets.login
+        if plugin is not None and login is not None:
+            try:
+                return plugin.renew(login) is not None
+            except SourceError:
+                return False  # the error of the 401 says why
+        if refused.secrets == self._unknown_to_server:
+            return False
+        self._forget()
+        return True
 
     def _lines(
         self, response: requests.Response, connected: _Connected, quiet: Callable[[], float]
@@ -274,12 +325,11 @@ class KubeClient:
 class _Connected:
     """Hold the session that one set of credentials made."""
 
-    def __init__(
-        self, credentials: Credentials, stamps: tuple[Stamp, ...], sockets: OpenSockets
-    ) -> None:
+    def __init__(self, credentials: Credentials, secrets: Secrets, sockets: OpenSockets) -> None:
         self.credentials = credentials
-        self.stamps = stamps
-        self.dialer = Dialer(credentials, sockets)
+        self.secrets = secrets
+        self.user = tls_words.find_user(secrets)
+        self.dialer = Dialer(credentials, secrets, sockets)
         self.host = credentials.server
         self.session = requests.Session()
         # No proxies, bundles or .netrc of the environment.
@@ -292,6 +342,19 @@ class _Connected:
             }
         )
         self.session.mount("https://", Adapter(credentials, self.dialer))
+
+    def has(self, credentials: Credentials, secrets: Secrets) -> bool:
+        """Tell whether this session can go on with these credentials: the token may be another."""
+        return self.credentials == credentials and (self.secrets.ca, self.secrets.pair) == (
+            secrets.ca,
+            secrets.pair,
+        )
+
+
+def _refusal(connected: _Connected, body: bytes) -> RejectedError:
+    rejection = kube_answers.rejection(401, body)
+    why = tls_words.explain_refusal(connected.credentials, connected.secrets)
+    return RejectedError(f"{rejection}: {why}", 401)
 
 
 def _of_node(node_name: str) -> dict[str, str]:

@@ -10,7 +10,9 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import cast
@@ -21,11 +23,17 @@ import urllib3.connection
 import urllib3.connectionpool
 import urllib3.exceptions
 
-from checkpointd.clients.kubeconfig import Credentials, Part
+from checkpointd.clients import tls_words
+from checkpointd.clients.credentials import Credentials, Secrets
+from checkpointd.clients.tls_words import Remedies
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 
 KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 """tcp(7): a peer that vanished without a word ends a watch after a minute, at no request's cost."""
+
+LOOK_AGAIN = 60.0
+LOOK_SECONDS = 2.0
+"""Seconds between looks at a certificate that is not trusted, and for one."""
 
 _CLOSED = (
     ConnectionResetError,
@@ -51,37 +59,47 @@ class Peer:
         )
 
 
-def make_context(credentials: Credentials) -> ssl.SSLContext:
-    """Make the TLS context of these credentials alone. Raises SourceError naming file and key."""
+def make_context(credentials: Credentials, secrets: Secrets | None = None) -> ssl.SSLContext:
+    """Make the TLS context of these credentials alone, of ``secrets`` where they were read before.
+
+    Raises SourceError naming file and key.
+    """
+    secrets = credentials.read() if secrets is None else secrets
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if credentials.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif credentials.ca is not None:
-        _load_ca(context, credentials.ca)
-    if credentials.client_certificate is not None and credentials.client_key is not None:
-        _load_pair(context, credentials.client_certificate, credentials.client_key)
+        _load_ca(context, secrets.ca, credentials.ca.key)
+    if secrets.pair:
+        _load_pair(context, secrets.pair, _pair_key(credentials))
     return context
 
 
-def _load_ca(context: ssl.SSLContext, ca: Part) -> None:
+def _load_ca(context: ssl.SSLContext, ca: bytes, key: str) -> None:
     try:
-        context.load_verify_locations(cadata=ca.read().decode("ascii"))
+        context.load_verify_locations(cadata=ca.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
-        raise SourceError(f"{ca.key}: no certificate in PEM") from error
+        raise SourceError(f"{key}: no certificate in PEM") from error
 
 
-def _load_pair(context: ssl.SSLContext, certificate: Part, key: Part) -> None:
+def _pair_key(credentials: Credentials) -> str:
+    if credentials.plugin is not None:
+        return credentials.plugin.spec.key
+    parts = (credentials.client_certificate, credentials.client_key)
+    return ", ".join(part.key for part in parts if part is not None)
+
+
+def _load_pair(context: ssl.SSLContext, pair: bytes, key: str) -> None:
     """Load certificate and key through memory: OpenSSL takes them from files only."""
-    pair = certificate.read() + b"\n" + key.read()
     descriptor = os.memfd_create("client-pair", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, pair)
         # An empty password: else OpenSSL would ask for one at the terminal.
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
     except (ssl.SSLError, ValueError) as error:
-        raise SourceError(f"{certificate.key}, {key.key}: not a pair in PEM") from error
+        raise SourceError(f"{key}: not a pair in PEM") from error
     finally:
         os.close(descriptor)
 
@@ -92,26 +110,27 @@ class Dialer:
     ``peer`` is the address of the last connection whose handshake was done.
     """
 
-    def __init__(self, credentials: Credentials, sockets: OpenSockets) -> None:
-        self._host = credentials.host
-        self._port = credentials.port
+    def __init__(self, credentials: Credentials, secrets: Secrets, sockets: OpenSockets) -> None:
+        self._credentials = credentials
+        self._secrets = secrets
         self._name = credentials.verify_name
         self._server = credentials.server
-        self._context = make_context(credentials)
+        self._context = make_context(credentials, secrets)
         self._sockets = sockets
         self._last: ssl.SSLSocket | None = None
+        self._distrusted: tuple[int, float, str] | None = None
         self.peer: Peer | None = None
 
     def connect(self, timeout: float) -> ssl.SSLSocket:
         """Connect and shake hands. Raises RefusedError, SilentError, RejectedError."""
-        plain = self._connect_any(resolve(self._host, self._port, timeout), timeout)
+        plain = connect(self._credentials, self._sockets, timeout)
         try:
             address = cast("tuple[str, int]", plain.getpeername()[:2])
             _set_options(plain)
             secure = self._context.wrap_socket(plain, server_hostname=self._name)
         except ssl.SSLCertVerificationError as error:
             plain.close()
-            raise RejectedError(self._distrust(error)) from error
+            raise RejectedError(f"{self._server}: {self._distrust(error)}") from error
         except OSError as error:
             plain.close()
             raise self.translate(error, "in the TLS handshake") from error
@@ -126,45 +145,77 @@ class Dialer:
 
     def translate(self, error: OSError, phase: str) -> SourceError:
         """Say what a failure of the operating system or of TLS means for us."""
-        if isinstance(error, TimeoutError):
-            return SilentError(f"{self._server}: no answer in time {phase}")
-        if isinstance(error, ConnectionRefusedError):
-            return RefusedError(f"{self._server}: connection refused")
-        if isinstance(error, _CLOSED):
-            return RefusedError(f"{self._server}: connection closed {phase}")
-        if isinstance(error, ssl.SSLError):
-            return RejectedError(f"{self._server}: {error.reason or 'TLS failed'} {phase}")
-        return SilentError(f"{self._server}: {error.strerror or type(error).__name__} {phase}")
-
-    def _connect_any(self, addresses: Iterable[tuple[str, int]], timeout: float) -> socket.socket:
-        """Try each address; the time is shared out among them."""
-        addresses = tuple(addresses)
-        failure: OSError = ConnectionRefusedError()
-        for address in addresses:
-            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-            try:
-                # Of a kernel without IPv6 (ipv6.disable=1) there is none, and "localhost" has both.
-                opened = socket.socket(family, socket.SOCK_STREAM)
-            except OSError as error:
-                failure = error
-                continue
-            try:
-                self._sockets.add(opened)
-                opened.settimeout(timeout / len(addresses))
-                opened.connect(address)
-            except OSError as error:
-                opened.close()
-                failure = error
-            else:
-                opened.settimeout(timeout)
-                return opened
-        raise self.translate(failure, "when connecting") from failure
+        if isinstance(error, ssl.SSLError) and tls_words.is_about_us(error):
+            why = tls_words.explain_refusal(self._credentials, self._secrets)
+            return RejectedError(f"{self._server}: it refuses our certificate: {why}")
+        return translate_connection(self._server, error, phase)
 
     def _distrust(self, error: ssl.SSLCertVerificationError) -> str:
-        return (
-            f"{self._server}: its certificate is not trusted: {error.verify_message} "
-            "(check certificate-authority, tls-server-name and the clock)"
+        """Say why, with what the server shows: that takes one more connection, now and then."""
+        code, now = error.verify_code, time.monotonic()
+        if self._distrusted is not None:
+            known, at, words = self._distrusted
+            if known == code and now - at < LOOK_AGAIN:
+                return words
+        shown = None
+        with suppress(SourceError):
+            opened = connect(self._credentials, self._sockets, LOOK_SECONDS)
+            shown = tls_words.fetch_certificate(opened, self._name)
+        key = self._credentials.cluster_key
+        remedies = Remedies(
+            ca=f"{key}.certificate-authority{'-data' if self._has_embedded_ca else ''}",
+            name=f"{key}.tls-server-name",
+            expected=self._name,
         )
+        words = tls_words.explain_distrust(error, shown, remedies)
+        self._distrusted = (code, now, words)
+        return words
+
+    @property
+    def _has_embedded_ca(self) -> bool:
+        ca = self._credentials.ca
+        return ca is not None and ca.path is None
+
+
+def connect(credentials: Credentials, sockets: OpenSockets, timeout: float) -> socket.socket:
+    """Connect to the server, without TLS yet. Raises RefusedError, SilentError.
+
+    Each address is tried; the time is shared out among them.
+    """
+    addresses = resolve(credentials.host, credentials.port, timeout)
+    failure: OSError = ConnectionRefusedError()
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        try:
+            # Of a kernel without IPv6 (ipv6.disable=1) there is none, and "localhost" has both.
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            failure = error
+            continue
+        try:
+            sockets.add(opened)
+            opened.settimeout(timeout / len(addresses))
+            opened.connect(address)
+        except OSError as error:
+            opened.close()
+            failure = error
+        else:
+            opened.settimeout(timeout)
+            return opened
+    raise translate_connection(credentials.server, failure, "when connecting") from failure
+
+
+def translate_connection(server: str, error: OSError, phase: str) -> SourceError:
+    """Say what a failure to connect, shake hands, write or read means."""
+    if isinstance(error, TimeoutError):
+        return SilentError(f"{server}: no answer in time {phase}")
+    if isinstance(error, ConnectionRefusedError):
+        return RefusedError(f"{server}: connection refused")
+    if isinstance(error, _CLOSED):
+        return RefusedError(f"{server}: connection closed {phase}")
+    if isinstance(error, ssl.SSLError):
+        return RejectedError(f"{server}: {error.reason or 'TLS failed'} {phase}")
+    return SilentError(f"{server}: {error.strerror or type(error).__name__} {phase}")
 
 
 class OpenSockets:

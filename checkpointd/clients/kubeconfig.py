@@ -1,139 +1,82 @@
 """Read a kubeconfig: where the API server is, whom to trust, and who we are.
 
-Everything that is wrong is a SourceError that names file and key, never a value. Nothing is written
-to disk: embedded keys stay in memory.
+Everything that is wrong is a SourceError that names file, key and remedy, never a value. Its
+precedences are client-go's (tools/clientcmd, rest, transport); what a daemon has no use for, or
+what would let it act as somebody else, is refused.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import os
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from checkpointd import json_fields
-from checkpointd.clients import yaml_text
+from checkpointd.clients import key_files, kubeconfig_exec, yaml_text
+from checkpointd.clients.credentials import Credentials
+from checkpointd.clients.exec_plugin import Plugin, Spec
+from checkpointd.clients.key_files import Part, Stamp
+from checkpointd.clients.kubeconfig_section import Section
 from checkpointd.errors import FieldError, SourceError
 from checkpointd.json_fields import Json
 
-LARGEST_FILE = 1024 * 1024
-"""Bytes of a kubeconfig, certificate, key or token: client-go's own limit for tokens is lower."""
+_INSTEAD = "use a client certificate, a tokenFile or an exec plugin"
+_REFUSED_USER = {
+    "auth-provider": f"not supported (client-go has none any more): {_INSTEAD}",
+    "username": f"not supported (API servers have not taken passwords since 1.19): {_INSTEAD}",
+    "password": f"not supported (API servers have not taken passwords since 1.19): {_INSTEAD}",
+    **dict.fromkeys(
+        ("as", "as-uid", "as-groups", "as-user-extra"),
+        "not supported: checkpointd acts as itself alone; name the user that it is to be",
+    ),
+}
 
-_V = TypeVar("_V")
-
-Stamp = tuple[int, int, int]
-"""mtime in nanoseconds, inode, size: another one means that a file was rotated."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Hold one credential: in a file that may rotate, or embedded.
-
-    ``key`` names kubeconfig and key in errors.
-    """
-
-    key: str
-    path: Path | None = None
-    embedded: bytes = field(default=b"", repr=False)
-
-    def read(self) -> bytes:
-        """Return its bytes as they are now. Raises SourceError."""
-        return self.embedded if self.path is None else read_file(self.path, self.key)
-
-    def stamp(self) -> Stamp:
-        """Return what changes when its file rotates. Raises SourceError."""
-        return (0, 0, len(self.embedded)) if self.path is None else stamp_of(self.path, self.key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    """Hold what a kubeconfig's current context says.
-
-    ``verify_name`` is the name that the server's certificate must carry. ``ca`` is None only where
-    ``insecure``. ``warnings`` are sentences for the log.
-    """
-
-    host: str
-    port: int
-    prefix: str
-    verify_name: str
-    insecure: bool
-    ca: Part | None = None
-    client_certificate: Part | None = None
-    client_key: Part | None = None
-    token: Part | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def server(self) -> str:
-        """Return host and port for people."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-    def stamps(self) -> tuple[Stamp, ...]:
-        """Return the stamps of all files named: others mean new credentials. Raises SourceError."""
-        parts = (self.ca, self.client_certificate, self.client_key)
-        return tuple(part.stamp() for part in parts if part is not None)
-
-    def read_token(self) -> str:
-        """Return the bearer token, "" where there is none. Raises SourceError."""
-        if self.token is None:
-            return ""
-        token = self.token.read().strip()
-        if not token or not all(33 <= byte <= 126 for byte in token):
-            raise SourceError(f"{self.token.key}: not a token: empty, or with other characters")
-        return token.decode("ascii")
+Plugins = Callable[[Spec], Plugin]
 
 
 class Kubeconfig:
-    """Read a kubeconfig anew when its file changes: YAML is slow, and is not parsed twice."""
+    """Read a kubeconfig anew when its file changes: YAML is slow, and is not parsed twice.
+
+    Safe to use from several threads. A plugin is kept, with what it gave, as long as what the file
+    says of it stays the same.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = threading.Lock()
         self._read: tuple[Stamp, Credentials] | None = None
+        self._plugin: Plugin | None = None
 
     def read(self) -> Credentials:
         """Return the credentials as the file has them now. Raises SourceError."""
-        stamp = stamp_of(self.path, "kubeconfig")
-        if self._read is None or self._read[0] != stamp:
-            self._read = (stamp, read_kubeconfig(self.path))
-        return self._read[1]
+        with self._lock:
+            stamp = key_files.stamp_of(self.path, "kubeconfig")
+            if self._read is None or self._read[0] != stamp:
+                self._read = (stamp, read_kubeconfig(self.path, self._keep_plugin))
+            return self._read[1]
+
+    def stop(self) -> None:
+        """End a plugin that runs."""
+        if self._plugin is not None:
+            self._plugin.stop()
+
+    def _keep_plugin(self, spec: Spec) -> Plugin:
+        if self._plugin is None or self._plugin.spec != spec:
+            self._plugin = Plugin(spec)
+        return self._plugin
 
 
-def read_kubeconfig(path: Path) -> Credentials:
-    """Read the current context of a kubeconfig in JSON or YAML. Raises SourceError."""
+def read_kubeconfig(path: Path, plugins: Plugins = Plugin) -> Credentials:
+    """Read the current context of a kubeconfig in JSON or YAML. Raises SourceError.
+
+    ``plugins`` makes the plugin of an exec section.
+    """
     try:
-        return _parse(_load(read_file(path, "kubeconfig")), path)
+        return _parse(_load(key_files.read_file(path, "kubeconfig")), path, plugins)
     except FieldError as error:
         raise SourceError(f"{path}: {error}") from error
-
-
-def stamp_of(path: Path, key: str) -> Stamp:
-    """Return the stamp of a file. Raises SourceError that names ``key``."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise SourceError(f"{key}: {path}: {error.strerror}") from error
-    return (status.st_mtime_ns, status.st_ino, status.st_size)
-
-
-def read_file(path: Path, key: str) -> bytes:
-    """Read a whole small file. Raises SourceError that names ``key``."""
-    try:
-        # Not blocking: a FIFO in its place must not stop us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise SourceError(f"{key}: {path}: {error.strerror}") from error
-    if len(content) > LARGEST_FILE:
-        raise SourceError(f"{key}: {path}: larger than {LARGEST_FILE} bytes")
-    return content
 
 
 def _load(content: bytes) -> Json:
@@ -143,97 +86,70 @@ def _load(content: bytes) -> Json:
     return json_fields.as_object(yaml_text.parse_first(content, "kubeconfig"), "kubeconfig")
 
 
-def _parse(config: Json, path: Path) -> Credentials:
-    context_name = json_fields.optional_text(config, "current-context")
-    context = _named(config, "contexts", "context", context_name)
-    cluster_name = json_fields.text(context, "cluster")
+def _parse(config: Json, path: Path, plugins: Plugins) -> Credentials:
+    name, context = _find_context(config)
+    cluster_name = json_fields.optional_text(context, "cluster")
+    if not cluster_name:
+        raise FieldError(f"contexts[{name}].context.cluster: missing: name one of clusters")
     user_name = json_fields.optional_text(context, "user")
-    cluster = _named(config, "clusters", "cluster", cluster_name)
-    user: Json = _named(config, "users", "user", user_name) if user_name else {}
+    if not user_name:
+        raise FieldError(f"contexts[{name}].context.user: missing: name one of users")
+    cluster = _find_named(config, "clusters", "cluster", cluster_name)
+    user = _find_named(config, "users", "user", user_name)
     return _combine(
-        _Section(path, f"clusters[{cluster_name}].cluster", cluster),
-        _Section(path, f"users[{user_name}].user", user),
+        Section(path, f"clusters[{cluster_name}].cluster", cluster),
+        Section(path, f"users[{user_name}].user", user),
+        plugins,
     )
 
 
-def _named(config: Json, plural: str, singular: str, name: str) -> Json:
-    """Return the entry of this name; the only one where no name is given."""
+def _find_context(config: Json) -> tuple[str, Json]:
+    """Return the current context; the only one where none is named."""
+    name = json_fields.optional_text(config, "current-context")
+    names = [json_fields.optional_text(e, "name") for e in json_fields.objects(config, "contexts")]
+    if not name and len(names) == 1:
+        return names[0], json_fields.mapping(json_fields.objects(config, "contexts")[0], "context")
+    if not name:
+        raise FieldError(f"current-context: missing: {_choose(names, 'contexts')}")
+    return name, _find_named(config, "contexts", "context", name)
+
+
+def _find_named(config: Json, plural: str, singular: str, name: str) -> Json:
     entries = json_fields.objects(config, plural)
-    if not name and plural == "contexts" and len(entries) == 1:
-        return json_fields.mapping(entries[0], singular)
-    for entry in entries:
-        if json_fields.optional_text(entry, "name") == name:
-            return json_fields.mapping(entry, singular)
-    if plural == "contexts" and not name:
-        raise FieldError("current-context: missing")
-    raise FieldError(f'{plural}: no entry is named "{name}"')
+    names = [json_fields.optional_text(entry, "name") for entry in entries]
+    if names.count(name) > 1:
+        raise FieldError(f'{plural}: two entries are named "{name}": leave one')
+    if name not in names:
+        raise FieldError(f'{plural}: no entry is named "{name}": {_choose(names, plural)}')
+    return json_fields.mapping(entries[names.index(name)], singular)
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """Read keys of one cluster or user; errors name the file and the key."""
-
-    file: Path
-    name: str
-    fields: Json = field(repr=False)
-
-    def where(self, key: str) -> str:
-        return f"{self.file}: {self.name}.{key}"
-
-    def text(self, key: str) -> str:
-        return self._get(json_fields.optional_text, key)
-
-    def boolean(self, key: str) -> bool:
-        return self._get(json_fields.boolean, key)
-
-    def part(self, key: str) -> Part | None:
-        """Return ``<key>-data`` (wins, as in client-go) or the file that ``key`` names."""
-        encoded = self.text(f"{key}-data")
-        if encoded:
-            return Part(key=self.where(f"{key}-data"), embedded=self._decode(f"{key}-data"))
-        return self.file_part(key)
-
-    def file_part(self, key: str) -> Part | None:
-        named = self.text(key)
-        return Part(key=self.where(key), path=self.file.parent / named) if named else None
-
-    def refuse(self, reasons: Mapping[str, str]) -> None:
-        for key, reason in reasons.items():
-            if self.fields.get(key):
-                raise SourceError(f"{self.where(key)}: {reason}")
-
-    def _decode(self, key: str) -> bytes:
-        try:
-            return base64.b64decode("".join(self.text(key).split()), validate=True)
-        except (ValueError, binascii.Error) as error:
-            raise SourceError(f"{self.where(key)}: not base64") from error
-
-    def _get(self, getter: Callable[[Json, str], _V], key: str) -> _V:
-        try:
-            return getter(self.fields, key)
-        except FieldError as error:
-            raise SourceError(f"{self.file}: {self.name}.{error}") from error
+def _choose(names: list[str], plural: str) -> str:
+    if not names:
+        return f"{plural} is empty"
+    return "set it to one of " + ", ".join(f'"{name}"' for name in names[:10])
 
 
-def _combine(cluster: _Section, user: _Section) -> Credentials:
+def _combine(cluster: Section, user: Section, plugins: Plugins) -> Credentials:
     cluster.refuse({"proxy-url": "a proxy is not supported: name the server itself"})
-    user.refuse(
-        {
-            "exec": "an exec plugin is not supported yet: use a client certificate or a tokenFile",
-            "auth-provider": "not supported: use a client certificate or a tokenFile",
-            "username": "not supported: use a client certificate or a tokenFile",
-        }
-    )
+    user.refuse(_REFUSED_USER)
     address = _server(cluster)
     insecure = cluster.boolean("insecure-skip-tls-verify")
     ca = None if insecure else cluster.part("certificate-authority")
     if ca is None and not insecure:
         where = cluster.where("certificate-authority")
-        raise SourceError(f"{where}: missing: the system's own authorities are never trusted")
+        raise SourceError(
+            f"{where}: missing: name the file of the cluster's authority (the system's own "
+            "authorities are never trusted)"
+        )
     certificate, key = user.part("client-certificate"), user.part("client-key")
     if (certificate is None) != (key is None):
         missing = "client-certificate" if certificate is None else "client-key"
         raise SourceError(f"{user.where(missing)}: missing: the other of the pair is there")
+    token, other_token = _tokens(user)
+    has_other = certificate is not None or token is not None
+    # client-go asks no plugin where there is anything else (exec.go, UpdateTransportConfig).
+    spec = None if has_other else kubeconfig_exec.read_spec(cluster, user, ca)
     host = address.hostname or ""
     return Credentials(
         host=host,
@@ -244,12 +160,16 @@ def _combine(cluster: _Section, user: _Section) -> Credentials:
         ca=ca,
         client_certificate=certificate,
         client_key=key,
-        token=_token(user),
-        warnings=_warnings(cluster, insecure=insecure),
+        token=token,
+        other_token=other_token,
+        plugin=None if spec is None else plugins(spec),
+        cluster_key=f"{cluster.file}: {cluster.name}",
+        user_key=f"{user.file}: {user.name}",
+        warnings=tuple(_warnings(cluster, user, insecure=insecure, has_other=has_other)),
     )
 
 
-def _server(cluster: _Section) -> SplitResult:
+def _server(cluster: Section) -> SplitResult:
     server = cluster.text("server")
     try:
         address = urlsplit(server if "://" in server else f"https://{server}")
@@ -262,17 +182,23 @@ def _server(cluster: _Section) -> SplitResult:
     return address
 
 
-def _token(user: _Section) -> Part | None:
-    # client-go: tokenFile takes precedence over token, which it refreshes.
-    from_file = user.file_part("tokenFile")
-    if from_file is not None:
-        return from_file
-    token = user.text("token")
-    return Part(key=user.where("token"), embedded=token.encode()) if token else None
+def _tokens(user: Section) -> tuple[Part | None, Part | None]:
+    """Return the token, and what is used where its file cannot be read.
+
+    tokenFile wins, as client-go reads it again and again.
+    """
+    from_file, token = user.file_part("tokenFile"), user.text("token")
+    embedded = Part(key=user.where("token"), embedded=token.encode()) if token else None
+    return (embedded, None) if from_file is None else (from_file, embedded)
 
 
-def _warnings(cluster: _Section, *, insecure: bool) -> tuple[str, ...]:
-    if not insecure:
-        return ()
-    where = cluster.where("insecure-skip-tls-verify")
-    return (f"{where}: the API server's certificate is not verified: anybody may pose as it",)
+def _warnings(cluster: Section, user: Section, *, insecure: bool, has_other: bool) -> list[str]:
+    found: list[str] = []
+    if insecure:
+        where = cluster.where("insecure-skip-tls-verify")
+        found.append(
+            f"{where}: the API server's certificate is not verified: anybody may pose as it"
+        )
+    if has_other and user.fields.get("exec"):
+        found.append(f"{user.where('exec')}: not used: the user has other credentials too")
+    return found

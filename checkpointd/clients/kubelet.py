@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import ssl
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpointd import json_fields
-from checkpointd.clients import bounded_http, item_stream, kube_connection
-from checkpointd.clients.kubeconfig import Credentials, Part, read_file
+from checkpointd.clients import bounded_http, item_stream, kube_connection, tls_words
+from checkpointd.clients.credentials import Credentials, Secrets
+from checkpointd.clients.key_files import Part, read_file
+from checkpointd.clients.tls_words import Remedies
 from checkpointd.errors import FieldError, RejectedError, SourceError
 from checkpointd.json_fields import Json
 from checkpointd.model.observation import KubeletProcess, PodName
@@ -57,6 +59,15 @@ class Endpoints:
         if not parsed.is_unspecified:
             return self.address
         return _LOOPBACK if parsed.version == 4 else "::1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Say what to ask with which headers, and which credentials are shown with it."""
+
+    target: bounded_http.Target
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    shown: tuple[Credentials, Secrets] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +131,7 @@ def choose_credentials(
             client_certificate=certificate,
             client_key=Part(key="kubelet.client_key", path=Path(key)),
             token=None,
+            plugin=None,
         )
 
     return replaced
@@ -154,42 +166,41 @@ class KubeletClient:
         target = bounded_http.Target(
             host=_LOOPBACK, port=self.endpoints.healthz_port, path="/healthz"
         )
-        with self._get(target, {}) as answer:
+        with self._get(_Request(target)) as answer:
             if b"".join(answer.chunks()).strip() != b"ok":
                 raise RejectedError(f'{target}: the answer is not "ok"')
 
     def list_pods(self) -> frozenset[PodName]:
         """List (namespace, name) of the pods that the kubelet has, from 10250."""
-        target, headers = self._secure("/pods")
-        return self._names(target, headers)
+        return self._names(self._secure("/pods"))
 
     def list_pods_read_only(self) -> frozenset[PodName]:
         """List the same from the read-only port, which asks for no credentials."""
-        return self._names(self._plain(self.endpoints.read_only_port, "/pods"), {})
+        return self._names(_Request(self._plain(self.endpoints.read_only_port, "/pods")))
 
     def list_running(self) -> frozenset[str]:
         """List the UIDs of /runningpods/ that have a container; a sandbox alone is no pod.
 
         The read-only port never serves it (kubelet facts K-16).
         """
-        target, headers = self._secure("/runningpods/")
-        with self._get(target, headers) as answer:
-            found = [_running_uid(item) for item in _items(answer, target)]
+        request = self._secure("/runningpods/")
+        with self._get(request) as answer:
+            found = [_running_uid(item) for item in _items(answer, request.target)]
         return frozenset(uid for uid in found if uid)
 
-    def _names(self, target: bounded_http.Target, headers: dict[str, str]) -> frozenset[PodName]:
-        with self._get(target, headers) as answer:
-            return frozenset(_name(item) for item in _items(answer, target))
+    def _names(self, request: _Request) -> frozenset[PodName]:
+        with self._get(request) as answer:
+            return frozenset(_name(item) for item in _items(answer, request.target))
 
     @contextmanager
-    def _get(
-        self, target: bounded_http.Target, headers: dict[str, str]
-    ) -> Generator[bounded_http.Answer]:
+    def _get(self, request: _Request) -> Generator[bounded_http.Answer]:
+        target, headers = request.target, request.headers
         with bounded_http.get(target, headers, timeout=self._timeout, most=self._largest) as answer:
             if answer.status != 200:
-                raise RejectedError(
-                    f"{target}: HTTP {answer.status}{_hint(answer.status)}", answer.status
-                )
+                why = _hint(answer.status)
+                if answer.status == 401 and request.shown is not None:
+                    why = f"{why}; {tls_words.explain_refusal(*request.shown)}"
+                raise RejectedError(f"{target}: HTTP {answer.status}{why}", answer.status)
             yield answer
 
     def _plain(self, port: int, path: str) -> bounded_http.Target:
@@ -197,22 +208,28 @@ class KubeletClient:
             raise RejectedError(f"the kubelet has no port for {path} without TLS")
         return bounded_http.Target(host=self.endpoints.host, port=port, path=path)
 
-    def _secure(self, path: str) -> tuple[bounded_http.Target, dict[str, str]]:
+    def _secure(self, path: str) -> _Request:
         if not self.endpoints.port:
             raise RejectedError(f"the kubelet has no port for {path}")
-        credentials = self._find_credentials() or _ANONYMOUS
+        credentials = self._trusting(self._find_credentials() or _ANONYMOUS)
+        secrets = credentials.read()
+        name = self._trust.server_name or self.endpoints.host
         target = bounded_http.Target(
             host=self.endpoints.host,
             port=self.endpoints.port,
             path=path,
-            context=self._context(credentials),
-            server_name=self._trust.server_name or self.endpoints.host,
+            context=self._context(credentials, secrets),
+            server_name=name,
+            remedies=_remedies(self._trust, credentials, name),
         )
-        token = credentials.read_token()
-        return target, {"Authorization": f"Bearer {token}"} if token else {}
+        return _Request(
+            target=target,
+            headers={"Authorization": f"Bearer {secrets.token}"} if secrets.token else {},
+            shown=(credentials, secrets),
+        )
 
-    def _context(self, credentials: Credentials) -> ssl.SSLContext:
-        """Trust what ``Trust`` says and nothing else. Files are read anew: they rotate."""
+    def _trusting(self, credentials: Credentials) -> Credentials:
+        """Trust what ``Trust`` says and nothing else. Raises RejectedError for nothing."""
         ca = credentials.ca
         if self._trust.ca_file:
             ca = Part(key="kubelet.ca_file", path=Path(self._trust.ca_file))
@@ -221,9 +238,11 @@ class KubeletClient:
         elif ca is None:
             raise RejectedError("there is nothing to verify the kubelet's certificate against")
         # What a kubeconfig says of not verifying is said of the API server.
-        context = kube_connection.make_context(
-            dataclasses.replace(credentials, ca=ca, insecure=False)
-        )
+        return dataclasses.replace(credentials, ca=ca, insecure=False)
+
+    def _context(self, credentials: Credentials, secrets: Secrets) -> ssl.SSLContext:
+        """Make the TLS context. Files are read anew each time: they rotate."""
+        context = kube_connection.make_context(credentials, secrets)
         if self._trust.certificates:
             context.check_hostname = False
             # The very certificate is enough, be it self-signed or signed by whomsoever.
@@ -231,6 +250,12 @@ class KubeletClient:
             for path in self._trust.certificates:
                 _pin(context, path)
         return context
+
+
+def _remedies(trust: Trust, credentials: Credentials, name: str) -> Remedies:
+    files = " or ".join(str(file) for file in trust.certificates)
+    ca = credentials.ca.key if credentials.ca is not None else f"{files} (or [kubelet] ca-file)"
+    return Remedies(ca=ca, name="[kubelet] node-name", expected=name)
 
 
 def _pin(context: ssl.SSLContext, path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from checkpointd.clients import kubeconfig
-from checkpointd.clients.kubeconfig import Credentials
+from checkpointd.clients.credentials import Credentials
 from checkpointd.errors import SourceError
 from checkpointd.model.checkpoint import NodeRecord
 from checkpointd.model.moments import Seen

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkpointd.clients import kubelet
-from checkpointd.clients.kubeconfig import Credentials
+from checkpointd.clients.credentials import Credentials
 from checkpointd.clients.kubelet import Endpoints, KubeletClient, Trust
 from checkpointd.clients.pod_resources import PodResourcesClient
 from checkpointd.clock import Clock

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from checkpointd.clients import kubelet
-from checkpointd.clients.kubeconfig import Credentials, Part, read_kubeconfig
+from checkpointd.clients.credentials import Credentials
+from checkpointd.clients.key_files import Part
+from checkpointd.clients.kubeconfig import read_kubeconfig
 from checkpointd.clients.kubelet import Endpoints, KubeletClient, Trust
 from checkpointd.clients.pod_resources import PodResourcesClient
 from checkpointd.errors import RejectedError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from checkpointd.clients.kube import Timeouts
-from checkpointd.clients.kubeconfig import Credentials
+from checkpointd.clients.credentials import Credentials
 from checkpointd.errors import SourceError
 from checkpointd.model.selection import Selection
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from checkpointd.clients import kubelet
-from checkpointd.clients.kubeconfig import Credentials, Part
+from checkpointd.clients.credentials import Credentials
+from checkpointd.clients.key_files import Part
 from checkpointd.clients.kubelet import Endpoints, KubeletClient, Trust
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 from checkpointd.settings import KubeletSettings

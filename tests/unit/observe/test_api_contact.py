@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpointd.clients.kube_connection import Peer
-from checkpointd.clients.kubeconfig import Credentials
+from checkpointd.clients.credentials import Credentials
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import ApiAnswered, ApiRefused, ApiSilent

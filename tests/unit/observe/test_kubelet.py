@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointd.clients.kubeconfig import Credentials, Part
+from checkpointd.clients.credentials import Credentials
+from checkpointd.clients.key_files import Part
 from checkpointd.clock import Clock
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Instant, Seen, Unknown
