@@ -8,7 +8,6 @@ import pytest
 
 from tests.e2e.conftest import MakeMachine
 from tests.e2e.node import api, cluster, daemon, measure, objects, selfhosted, workloads
-from tests.e2e.node.machine import Machine
 from tests.e2e.node.namespaces import Cable
 from tests.e2e.node.report import Times
 from tests.e2e.node.waiting import wait_for
@@ -18,11 +17,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(540)]
 FILES_PORT, AGENT_PORT = 8080, 8081
 BINARY = bytes(range(256)) * 5
 SECRET = {"token": b"s3cret\n", "key": b"\x00\x01\xff key\n", "unused": b"not mounted\n"}
-
-
-def web_server(port: int) -> list[str]:
-    """Return the command of a web server that ends at once when it is asked to."""
-    return ["/bin/sh", "-c", f"trap 'exit 0' TERM; httpd -f -p {port} -h /www & wait"]
 
 
 def files_pod(node: str) -> dict[str, object]:
@@ -46,7 +40,7 @@ def files_pod(node: str) -> dict[str, object]:
                     "name": "web",
                     "image": "registry.local/busybox:1",
                     "imagePullPolicy": "IfNotPresent",
-                    "command": web_server(FILES_PORT),
+                    "command": workloads.web_server(FILES_PORT),
                     "volumeMounts": [
                         {"name": "secret", "mountPath": "/www/secret", "readOnly": True},
                         {"name": "config", "mountPath": "/www/config"},
@@ -76,36 +70,6 @@ def files_pod(node: str) -> dict[str, object]:
     }
 
 
-def agent_pod_spec() -> dict[str, object]:
-    """Return the spec of a DaemonSet's pod on the host's network."""
-    return {
-        "hostNetwork": True,
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 1,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [
-            {
-                "name": "agent",
-                "image": "registry.local/busybox:1",
-                "imagePullPolicy": "IfNotPresent",
-                "command": web_server(AGENT_PORT),
-                "volumeMounts": [{"name": "page", "mountPath": "/www"}],
-            }
-        ],
-        "volumes": [{"name": "page", "configMap": {"name": "agent"}}],
-    }
-
-
-def only_process(machine: Machine, uid: str) -> int:
-    """Return the web server's process of a pod, once it runs."""
-
-    def running() -> int | None:
-        found = measure.processes_of(machine, uid, "httpd")
-        return found[0] if found else None
-
-    return wait_for(f"the web server of pod {uid} runs", running, 60)
-
-
 def copy_uid(checkpoint: object) -> str:
     """Return the UID of a slot's active copy."""
     return objects.text(checkpoint, "activation", "uid")
@@ -132,18 +96,14 @@ def test_marked_pods_of_a_worker_survive_a_power_cut_without_their_api_server(
         f"{workloads.NAMESPACE}/configmaps",
         workloads.config_map("files", {"text": "text\n"}, {"blob.bin": BINARY}),
     )
-    kube.api.create(
-        f"{workloads.NAMESPACE}/configmaps", workloads.config_map("agent", {"page": "agent\n"})
-    )
     files = kube.api.create(api.PODS, files_pod(worker.name))
-    kube.api.create(workloads.DAEMON_SETS, workloads.daemon_set("agent", agent_pod_spec()))
-    agent = wait_for("the agent is Ready", lambda: workloads.ready_pod(kube, "agent"), 90)
+    agent = workloads.start_agent(kube, AGENT_PORT)
     checkpointd = daemon.Daemon(worker)
     checkpointd.install({"times": {"retire-store": '"20s"'}})
     for slot, pod in (("pod.files", files), ("ds.agent", agent)):
         checkpointd.wait_until_stored(slot, pod, 90)
     before = measure.files_seen_by(
-        only_process(worker, objects.text(files, "metadata", "uid")), "/www"
+        measure.only_process(worker, objects.text(files, "metadata", "uid")), "/www"
     )
     assert set(before) == {
         "secret/deep/token", "secret/key.pem", "config/text", "config/blob.bin", "single/one.bin",
@@ -164,7 +124,7 @@ def test_marked_pods_of_a_worker_survive_a_power_cut_without_their_api_server(
     times.add(scenario, "manifest to served", served - placed.at)
 
     copy = checkpointd.wait_for_checkpoint("pod.files", "its copy runs", is_serving, 60)
-    process = only_process(worker, copy_uid(copy))
+    process = measure.only_process(worker, copy_uid(copy))
     assert measure.files_seen_by(process, "/www") == before
     here = ("127.0.0.1", FILES_PORT)
     assert api.fetch(process, here, "/secret/deep/token") == SECRET["token"]
@@ -185,4 +145,4 @@ def test_marked_pods_of_a_worker_survive_a_power_cut_without_their_api_server(
     prober.close()
     manifests.close()
     assert checkpointd.copies() == []
-    assert only_process(worker, objects.text(agent, "metadata", "uid"))
+    assert measure.only_process(worker, objects.text(agent, "metadata", "uid"))

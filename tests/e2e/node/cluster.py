@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from pathlib import Path
 from string import Template
 
 from tests.e2e.node import objects
-from tests.e2e.node.api import Api, client_context, fetch
+from tests.e2e.node.api import Api, ApiError, Connection, client_context, fetch
 from tests.e2e.node.machine import Machine
 from tests.e2e.node.pki import Authority, Certificate
 from tests.e2e.node.waiting import wait_for
@@ -65,8 +66,8 @@ class Cluster:
         self.authority = Authority(directory)
         hosts = ("IP:127.0.0.1", f"IP:{self.host}", "IP:10.0.0.1", "DNS:kubernetes.default.svc")
         self.serving = self.authority.issue("apiserver", "/CN=kube-apiserver", hosts)
-        admin = self.authority.issue("admin", "/O=system:masters/CN=admin")
-        self.admin_context = client_context(self.authority, admin)
+        self.admin = self.authority.issue("admin", "/O=system:masters/CN=admin")
+        self.admin_context = client_context(self.authority, self.admin)
         self.api = self.api_from(control_plane, "127.0.0.1")
 
     def api_from(self, machine: Machine, host: str) -> Api:
@@ -207,6 +208,23 @@ class Cluster:
         machine.sh("for image in /opt/images/*.tar; do ctr -n k8s.io images import $image; done")
         self._create_node(machine.name)
         start_units(machine, "kubelet")
+
+    def kubelet_pods(self, machine: Machine) -> list[object]:
+        """Return the pods that a machine's kubelet has, as its port tells an administrator.
+
+        The kubelet asks the API server whether it may tell, so that one must answer.
+        """
+        context = client_context(self.authority, self.admin)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # its certificate is signed by itself
+        connection = Connection(machine.leader, ("127.0.0.1", 10250), context)
+        try:
+            status, _, body = connection.exchange("GET", "/pods")
+        finally:
+            connection.close()
+        if status != 200:
+            raise ApiError(status, body.decode(errors="replace"))
+        return objects.items(json.loads(body), "items")
 
     def _create_node(self, name: str) -> None:
         """Make the Node before its kubelet does.

@@ -88,6 +88,18 @@ class Daemon:
             timeout,
         )
 
+    def wait_for_kubelet(self, timeout: float) -> None:
+        """Return when the daemon has had an answer of the kubelet that runs now."""
+        pid = int(self.machine.unit_property("kubelet", "MainPID"))
+
+        def condition() -> bool:
+            kubelet = objects.find(self.status(), "kubelet")
+            if (objects.find(kubelet, "pid"), objects.find(kubelet, "answers")) != (pid, "yes"):
+                raise NotYetError(str(kubelet))
+            return True
+
+        wait_for(f"the daemon sees kubelet {pid} answer", condition, timeout, 0.2)
+
     def copies(self) -> list[str]:
         """Return the names of the copies' manifests in the static-pod directory."""
         return sorted(
@@ -115,6 +127,23 @@ def is_stored(checkpoint: object) -> bool:
         objects.find(checkpoint, "phase") == "stored"
         and objects.find(checkpoint, "generation", "hash") is not None
     )
+
+
+def answer(checkpoint: object, question: str) -> str:
+    """Return the daemon's answer to one question about a slot, then its witnesses' words."""
+    for evidence in objects.items(checkpoint, "evidence"):
+        if objects.find(evidence, "question") == question:
+            witnesses = objects.items(evidence, "witnesses")
+            says = [objects.text(witness, "says") for witness in witnesses]
+            return "; ".join([objects.text(evidence, "answer"), *says])
+    raise NotYetError(f"no answer to {question}")
+
+
+def is_forgotten(checkpoint: object) -> bool:
+    """Say whether the daemon knows that a slot's pod runs, and its kubelet answers without it."""
+    runs = answer(checkpoint, "does parent or successor run?")
+    managed = answer(checkpoint, "will the kubelet restart it?")
+    return runs.startswith("yes;") and "the kubelet has not listed it" in managed
 
 
 def serves_api(checkpoint: object) -> bool:

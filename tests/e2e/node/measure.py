@@ -200,6 +200,16 @@ def processes_of(machine: Machine, uid: str, command: str) -> list[int]:
     return found
 
 
+def only_process(machine: Machine, uid: str, command: str = "httpd") -> int:
+    """Return a pod's process that runs `command` (a web server, unless told), once it runs."""
+
+    def running() -> int | None:
+        found = processes_of(machine, uid, command)
+        return found[0] if found else None
+
+    return wait_for(f"{command} of pod {uid} runs", running, 60)
+
+
 @dataclass(frozen=True)
 class MountedFile:
     """What a container sees of one file of a volume."""

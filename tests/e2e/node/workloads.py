@@ -11,6 +11,7 @@ from tests.e2e.node.waiting import wait_for
 
 NAMESPACE = "/api/v1/namespaces/kube-system"
 DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-system/deployments"
 MARK = {"checkpointer.alpha.coreos.com/checkpoint": "true"}
 API_SERVER = "kube-apiserver"
 
@@ -47,6 +48,44 @@ def daemon_set(name: str, spec: dict[str, object]) -> dict[str, object]:
             "template": {"metadata": {"labels": labels, "annotations": MARK}, "spec": spec},
         },
     }
+
+
+def deployment(name: str, spec: dict[str, object]) -> dict[str, object]:
+    """Return a Deployment of one marked pod with that spec."""
+    made = daemon_set(name, spec)
+    return {**made, "kind": "Deployment"}
+
+
+def web_server(port: int) -> list[str]:
+    """Return the command of a web server that ends at once when it is asked to."""
+    return ["/bin/sh", "-c", f"trap 'exit 0' TERM; httpd -f -p {port} -h /www & wait"]
+
+
+def agent_pod_spec(port: int) -> dict[str, object]:
+    """Return the spec of a web server on the host's network, with the configMap `agent`."""
+    return {
+        "hostNetwork": True,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [
+            {
+                "name": "agent",
+                "image": "registry.local/busybox:1",
+                "imagePullPolicy": "IfNotPresent",
+                "command": web_server(port),
+                "volumeMounts": [{"name": "page", "mountPath": "/www"}],
+            }
+        ],
+        "volumes": [{"name": "page", "configMap": {"name": "agent"}}],
+    }
+
+
+def start_agent(cluster: Cluster, port: int) -> object:
+    """Create the DaemonSet `agent`, marked, and its configMap; return its pod, Ready."""
+    cluster.api.create(f"{NAMESPACE}/configmaps", config_map("agent", {"page": "agent\n"}))
+    cluster.api.create(DAEMON_SETS, daemon_set("agent", agent_pod_spec(port)))
+    return wait_for("the agent is Ready", lambda: ready_pod(cluster, "agent"), 90)
 
 
 def api_server_pod_spec(cluster: Cluster) -> dict[str, object]:
@@ -121,3 +160,22 @@ def ready_pod(cluster: Cluster, name: str, *, other_than: str = "") -> object | 
         if is_other and objects.is_ready(pod) and not objects.is_terminating(pod):
             return pod
     return None
+
+
+def ready_pods(cluster: Cluster, name: str) -> list[object]:
+    """Return the Ready pods with that label that are not being deleted."""
+    found = pods_of(cluster, name)
+    return [pod for pod in found if objects.is_ready(pod) and not objects.is_terminating(pod)]
+
+
+def evict(cluster: Cluster, pod: object) -> None:
+    """Ask the API server to evict a pod, as `kubectl drain` does."""
+    name = objects.text(pod, "metadata", "name")
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name}}
+    cluster.api.create(f"{PODS}/{name}/eviction", eviction)
+
+
+def is_of_daemon_set(pod: object) -> bool:
+    """Say whether a DaemonSet made a pod: `kubectl drain --ignore-daemonsets` leaves it alone."""
+    owners = objects.items(pod, "metadata", "ownerReferences")
+    return any(objects.find(owner, "kind") == "DaemonSet" for owner in owners)
