@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from checkpointd import settings
-from checkpointd.cli import config, explain, screen, status, version
+from checkpointd.cli import check, config, explain, render, screen, status, version
 from checkpointd.errors import CheckpointdError, UsageError
 
 DESCRIPTION = "Keep marked pods of this Kubernetes node alive while no API server answers."
-EPILOG = "What it does and why: journalctl -u checkpointd. More on a verb: checkpointd VERB --help."
+EPILOG = "What it does and why: journalctl -u checkpointd. More on a verb: checkpointd help VERB."
 
 RunDaemon = Callable[[Path], int]
 
@@ -38,9 +38,20 @@ class Verb(Protocol):
 VERBS: Mapping[str, Verb] = {
     "status": status,
     "explain": explain,
+    "check": check,
+    "render": render,
     "config": config,
     "version": version,
 }
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Wrap text as ever, but keep the lines of one that has several: examples, exit codes."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "\n".join(indent + line for line in text.splitlines())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,16 +93,39 @@ def build_parser(run_daemon: RunDaemon) -> argparse.ArgumentParser:
     _add_config(parser, settings.DEFAULT_FILE)
     parser.set_defaults(call=None)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", parser_class=_Parser)
+    known: dict[str, argparse.ArgumentParser] = {}
     daemon_help = "be the daemon; systemd calls this"
     daemon = verbs.add_parser("run", help=daemon_help, description=daemon_help)
     daemon.set_defaults(call=functools.partial(_run, run_daemon))
     _add_config(daemon, argparse.SUPPRESS)
+    known["run"] = daemon
     for name, verb in VERBS.items():
-        child = verbs.add_parser(name, help=verb.HELP, description=verb.HELP, epilog=verb.EPILOG)
+        child = verbs.add_parser(
+            name,
+            help=verb.HELP,
+            description=verb.HELP,
+            epilog=verb.EPILOG,
+            formatter_class=_Formatter,
+        )
         verb.configure(child)
         _add_config(child, argparse.SUPPRESS)
         child.set_defaults(call=verb.run)
+        known[name] = child
+    help_text = "explain a verb, with examples"
+    helper = verbs.add_parser("help", help=help_text, description=help_text)
+    helper.add_argument("verb", metavar="VERB", nargs="?", choices=sorted(known), help="which one")
+    helper.set_defaults(call=functools.partial(_help, parser, known))
     return parser
+
+
+def _help(
+    parser: argparse.ArgumentParser,
+    known: Mapping[str, argparse.ArgumentParser],
+    arguments: argparse.Namespace,
+) -> int:
+    verb: str | None = arguments.verb
+    (parser if verb is None else known[verb]).print_help()
+    return 0
 
 
 def _run(run_daemon: RunDaemon, arguments: argparse.Namespace) -> int:
