@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -61,6 +61,8 @@ class KubeClient:
         self._sockets = OpenSockets()
         self._connected: _Connected | None = None
         self._unknown_to_server: Secrets | None = None
+        self.server_date = ""
+        """When the server sent its last answer, as its HTTP header Date says."""
 
     @property
     def peer(self) -> Peer | None:
@@ -101,14 +103,11 @@ class KubeClient:
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         """Return one JSON object."""
-        sent = self._send(path, params or {}, self._timeouts.read)
-        with self._limit(), sent as (response, connected):
-            body = _read_body(response)
-            if response.status_code == 401:
-                raise _refusal(connected, body)
-        return kube_answers.parse_answer(
-            response.status_code, response.headers.get("Content-Type", ""), body
-        )
+        return self._read(self._send(path, params or {}, self._timeouts.read))
+
+    def post(self, path: str, body: Json) -> Json:
+        """Send one JSON object and return the one that the server makes of it."""
+        return self._read(self._send(path, {}, self._timeouts.read, body))
 
     def get_node(self, name: str) -> Json | Missing:
         """Return the Node."""
@@ -173,6 +172,18 @@ class KubeClient:
                 kube_answers.parse_event(line) for line in self._lines(response, connected, quiet)
             )
 
+    def _read(self, sent: AbstractContextManager[tuple[requests.Response, _Connected]]) -> Json:
+        with self._limit(), sent as (response, connected):
+            body = _read_body(response)
+            if response.status_code == 401:
+                raise _refusal(connected, body)
+        is_created = response.status_code == 201
+        return kube_answers.parse_answer(
+            200 if is_created else response.status_code,
+            response.headers.get("Content-Type", ""),
+            body,
+        )
+
     def _list_once(self, node_name: str, parse: Callable[[Json], T]) -> Listed[T] | None:
         items: list[T] = []
         params = {**_of_node(node_name), "limit": str(self._page_size)}
@@ -230,15 +241,16 @@ class KubeClient:
 
     @contextmanager
     def _send(
-        self, path: str, params: Mapping[str, str], read: float
+        self, path: str, params: Mapping[str, str], read: float, body: Json | None = None
     ) -> Generator[tuple[requests.Response, _Connected], None, None]:
-        """Send one GET; with 401 once more, with credentials that are read anew."""
+        """Send one GET, or POST a body; with 401 once more, with credentials read anew."""
         connected = self._connect()
-        response = self._send_once(connected, path, params, read)
+        response = self._send_once(connected, path, params, read, body)
         if response.status_code == 401 and self._renew(connected):
             response.close()
             connected = self._connect()
-            response = self._send_once(connected, path, params, read)
+            response = self._send_once(connected, path, params, read, body)
+        self.server_date = response.headers.get("Date", "")
         if response.status_code == 401:
             self._unknown_to_server = connected.secrets
         try:
@@ -250,14 +262,21 @@ class KubeClient:
             response.close()
 
     def _send_once(
-        self, connected: _Connected, path: str, params: Mapping[str, str], read: float
+        self,
+        connected: _Connected,
+        path: str,
+        params: Mapping[str, str],
+        read: float,
+        body: Json | None,
     ) -> requests.Response:
         url = f"https://{connected.host}{connected.credentials.prefix}{path}"
         token = connected.secrets.token
         try:
-            return connected.session.get(
+            return connected.session.request(
+                "GET" if body is None else "POST",
                 url,
                 params=dict(params),
+                json=body,
                 headers={"Authorization": f"Bearer {token}"} if token else None,
                 timeout=(self._timeouts.connect, read),
                 allow_redirects=False,
