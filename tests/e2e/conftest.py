@@ -23,7 +23,7 @@ FAILED = pytest.StashKey[bool]()
 class MakeMachine(Protocol):
     """Lay the disk of a machine with that name and address and switch it on."""
 
-    def __call__(self, name: str, address: str) -> Machine: ...
+    def __call__(self, name: str, address: str, shows: tuple[Path, ...] = ()) -> Machine: ...
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +66,8 @@ def closing_machines(
     """Close all machines that were made, whatever happens; keep what they say of a failure."""
     machines: list[Machine] = []
 
-    def make(name: str, address: str) -> Machine:
-        machine = Machine(name, address, cache, keep=bool(os.environ.get("KEEP")))
+    def make(name: str, address: str, shows: tuple[Path, ...] = ()) -> Machine:
+        machine = Machine(name, address, cache, keep=bool(os.environ.get("KEEP")), shows=shows)
         machines.append(machine)
         machine.boot()
         return machine

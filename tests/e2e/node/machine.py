@@ -73,11 +73,20 @@ class Cache:
 class Machine:
     """One machine. Boot it, run commands in it, cut its power, boot it again, close it."""
 
-    def __init__(self, name: str, address: str, cache: Cache, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        cache: Cache,
+        *,
+        keep: bool = False,
+        shows: tuple[Path, ...] = (),
+    ) -> None:
         """Lay the disk of a new machine.
 
         `address` is that of its network card `lan0` (with the prefix length, as in
-        "10.99.0.1/24"). With `keep` the machine outlives the test run.
+        "10.99.0.1/24"). With `keep` the machine outlives the test run. `shows` are directories of
+        the host that it sees under their own names, to read.
         """
         self.name = name
         self.address = address
@@ -85,6 +94,7 @@ class Machine:
         self.directory = cache.machines / self.identity
         self._cache = cache
         self._keep = keep
+        self._shows = shows
         self._process: subprocess.Popen[bytes] | None = None
         self._boots = 0
         with cache.lock():
@@ -133,6 +143,7 @@ class Machine:
             f"--bind-ro={self._cache.images}:/opt/images",
             # containerd's overlay snapshots cannot lie on an overlay.
             f"--bind={self.directory / 'containerd'}:/var/lib/containerd",
+            *(f"--bind-ro={path}" for path in self._shows),
         ]  # fmt: skip
         cgroups = " ".join(str(directory) for directory in self._make_cgroups())
         command = [
