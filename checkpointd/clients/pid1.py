@@ -1,4 +1,4 @@
-"""Ask PID 1 for its SystemState over its private socket, without a bus daemon or a D-Bus library.
+"""Ask PID 1 for its SystemState, and of units, over its private socket: no bus daemon, no library.
 
 /run/systemd/private speaks D-Bus point to point: authenticate (EXTERNAL), call one method, read the
 answer. It works early at boot and late at shutdown, when no bus daemon does. The protocol is the
@@ -13,6 +13,7 @@ import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from checkpointd.errors import RefusedError, RejectedError, SilentError
 
@@ -81,19 +82,58 @@ class _Connection:
         return left
 
 
+Value = str | int | tuple[str, ...]
+"""What a property holds: text, a number or a truth value, or a list of texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """Name one property of one object."""
+
+    path: str = "/org/freedesktop/systemd1"
+    interface: str
+    name: str
+
+
+_SYSTEM_STATE = Property(interface="org.freedesktop.systemd1.Manager", name="SystemState")
+
+
+def of_unit(unit: str, interface: str, name: str) -> Property:
+    """Return a property of a unit; ``interface`` is "Unit" or that of its kind, as "Service".
+
+    The object's path is the unit's name, escaped (src/shared/bus-label.c); PID 1 loads the unit.
+    """
+    escaped = "".join(c if c.isalnum() and c.isascii() else f"_{ord(c):02x}" for c in unit)
+    return Property(
+        path=f"/org/freedesktop/systemd1/unit/{escaped}",
+        interface=f"org.freedesktop.systemd1.{interface}",
+        name=name,
+    )
+
+
 def read_system_state(path: Path, seconds: float) -> str:
     """Return PID 1's SystemState, one of STATES, within ``seconds``.
 
     Raises RefusedError (nobody listens), SilentError (no answer in time), RejectedError (an answer
     that is none).
     """
+    state = read_property(path, seconds, _SYSTEM_STATE)
+    if not isinstance(state, str):
+        raise RejectedError("PID 1: its SystemState is no text")
+    if state not in STATES:
+        raise RejectedError(f"PID 1: unheard-of state {state[:32]!r}")
+    return state
+
+
+def read_property(path: Path, seconds: float, wanted: Property) -> Value:
+    """Return a property's value within ``seconds``. Raises the same errors."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
         connection = _Connection(stream, seconds)
         try:
             connection.connect(str(path))
             _authenticate(connection)
-            connection.send(_property_call())
-            return _parse_state(_read_answer(connection))
+            connection.send(_property_call(wanted))
+            return _parse_value(_read_answer(connection), wanted.name)
         except TimeoutError as error:
             raise SilentError(f"PID 1: no answer within {seconds:g} s") from error
         except OSError as error:
@@ -115,13 +155,13 @@ def _authenticate(connection: _Connection) -> None:
         raise RejectedError(f"PID 1: does not take our word for who we are: {answer[:64]!r}")
 
 
-def _property_call() -> bytes:
+def _property_call(wanted: Property) -> bytes:
     """Return the message that reads the property (little-endian, no body but two strings)."""
-    body = _text("org.freedesktop.systemd1.Manager")
-    body = _pad(body, 4) + _text("SystemState")
+    body = _text(wanted.interface)
+    body = _pad(body, 4) + _text(wanted.name)
     fields = b""
     for code, signature, value in (
-        (1, "o", "/org/freedesktop/systemd1"),
+        (1, "o", wanted.path),
         (6, "s", "org.freedesktop.systemd1"),
         (2, "s", "org.freedesktop.DBus.Properties"),
         (3, "s", "Get"),
@@ -174,17 +214,46 @@ def _reply_serial(message: _Message) -> int:
     return 0
 
 
-def _parse_state(message: _Message) -> str:
+def _parse_value(message: _Message, name: str) -> Value:
+    """Return what the answer's variant holds: its signature, then the value where it is aligned."""
     if message.kind == _ERROR:
-        raise RejectedError("PID 1: does not tell its SystemState")
-    # A variant: signature "s", then the string at a multiple of 4.
-    if message.body[:3] != b"\1s\0":
-        raise RejectedError("PID 1: its SystemState is no text")
-    (size,) = struct.unpack_from(f"{message.order}I", message.body, 4)
-    state = message.body[8 : 8 + size].decode("ascii")
-    if state not in STATES:
-        raise RejectedError(f"PID 1: unheard-of state {state[:32]!r}")
-    return state
+        raise RejectedError(f"PID 1: does not tell its {name}")
+    end = 1 + message.body[0]
+    signature, at = message.body[1:end], end + 1
+    order, body = message.order, message.body
+    match signature:
+        case b"s":
+            return _read_text(order, body, _aligned(at, 4))[0]
+        case b"as":
+            return _read_texts(order, body, _aligned(at, 4))
+        case b"b" | b"u" | b"i":
+            return int(struct.unpack_from(f"{order}I", body, _aligned(at, 4))[0])
+        case b"t" | b"x":
+            return int(struct.unpack_from(f"{order}Q", body, _aligned(at, 8))[0])
+        case _:
+            _refuse(name)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise RejectedError(f"PID 1: its {name} is of another kind")
+
+
+def _read_texts(order: str, body: bytes, at: int) -> tuple[str, ...]:
+    (size,) = struct.unpack_from(f"{order}I", body, at)
+    at += 4
+    end = at + int(size)
+    found: list[str] = []
+    while at < end:
+        text, at = _read_text(order, body, _aligned(at, 4))
+        found.append(text)
+    return tuple(found)
+
+
+def _read_text(order: str, body: bytes, at: int) -> tuple[str, int]:
+    """Return a text and where it ends, its NUL behind it."""
+    (size,) = struct.unpack_from(f"{order}I", body, at)
+    end = at + 4 + int(size)
+    return body[at + 4 : end].decode(), end + 1
 
 
 def _text(value: str) -> bytes:

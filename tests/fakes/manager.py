@@ -1,4 +1,4 @@
-"""PID 1's private D-Bus socket, with the one property that is asked for, in several moods.
+"""PID 1's private D-Bus socket, with the properties that are asked for, in several moods.
 
 Written from the D-Bus specification, apart from the client: authentication line by line, messages
 of either byte order, signals between them.
@@ -13,13 +13,10 @@ from enum import Enum
 from pathlib import Path
 from types import TracebackType
 
-_CALL = (
-    b"/org/freedesktop/systemd1",
-    b"org.freedesktop.DBus.Properties",
-    b"Get",
-    b"org.freedesktop.systemd1.Manager",
-    b"SystemState",
-)
+_CALL = (b"org.freedesktop.DBus.Properties", b"Get")
+_STATE = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "SystemState")
+
+Value = str | int | bool | tuple[str, ...]
 
 
 class Mood(Enum):
@@ -39,12 +36,17 @@ class Mood(Enum):
 
 
 class FakeManager:
-    """Listen at ``path``; ``state`` is the SystemState, ``mood`` how it is told."""
+    """Listen at ``path``; ``state`` is the SystemState, ``mood`` how it is told.
+
+    ``properties`` are further ones, by (end of the object's path, name).
+    """
 
     def __init__(self, path: Path, state: str = "running") -> None:
         self.path = path
         self.state = state
         self.mood = Mood.WELL
+        self.properties: dict[tuple[str, str], Value] = {}
+        self._asked: Value | None = state
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -101,9 +103,18 @@ class FakeManager:
             body_size, serial, fields_size = struct.unpack("<III", head[4:])
             rest = reader.read(-(-fields_size // 8) * 8 + body_size)
             if all(word + b"\0" in rest for word in _CALL):
+                self._asked = self._find(rest)
                 self._speak(stream, serial)
             # The other side goes first.
             reader.read(1)
+
+    def _find(self, call: bytes) -> Value | None:
+        if all(word.encode() + b"\0" in call for word in _STATE):
+            return self.state
+        for (path, name), value in self.properties.items():
+            if path.encode() + b"\0" in call and name.encode() + b"\0" in call:
+                return value
+        return None
 
     def _speak(self, stream: socket.socket, serial: int) -> None:
         match self.mood:
@@ -128,7 +139,9 @@ class FakeManager:
 
     def _reply(self, serial: int) -> bytes:
         order = ">" if self.mood is Mood.BIG_ENDIAN else "<"
-        return _message(2, serial, b"\1s\0\0" + _string(self.state, order), "v", order=order)
+        if self._asked is None:
+            return _message(3, serial, b"", "", error="org.freedesktop.DBus.Error.UnknownProperty")
+        return _message(2, serial, _variant(self._asked, order), "v", order=order)
 
 
 def _message(  # a fake's marshaller: what the fields may be is the protocol's
@@ -155,6 +168,21 @@ def _message(  # a fake's marshaller: what the fields may be is the protocol's
     mark = b"l" if order == "<" else b"B"
     head = mark + struct.pack(f"{order}BBBIII", kind, 1, 1, len(body), 99, len(fields))
     return _pad(head + fields) + body
+
+
+def _variant(value: Value, order: str) -> bytes:
+    match value:
+        case str():
+            return b"\1s\0\0" + _string(value, order)
+        case bool():
+            return b"\1b\0\0" + struct.pack(f"{order}I", value)
+        case int():
+            return b"\1t\0" + b"\0" * 5 + struct.pack(f"{order}Q", value)
+        case _:
+            listed = b""
+            for one in value:
+                listed = listed.ljust(-(-len(listed) // 4) * 4, b"\0") + _string(one, order)
+            return b"\2as\0" + struct.pack(f"{order}I", len(listed)) + listed
 
 
 def _string(value: str, order: str) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 
 from checkpointd.clients import pid1
 from checkpointd.errors import RefusedError, RejectedError, SilentError
+from tests.fakes import manager as manager_fake
 from tests.fakes.manager import FakeManager, Mood
 
 
@@ -67,3 +68,29 @@ def test_a_socket_on_which_nobody_listens_is_an_error(tmp_path: Path) -> None:
         bound.bind(str(tmp_path / "private"))
         with pytest.raises(RefusedError):
             pid1.read_system_state(tmp_path / "private", 10)
+
+
+@pytest.mark.parametrize("mood", [Mood.WELL, Mood.BIG_ENDIAN])
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("enabled", "enabled"),
+        ("", ""),
+        (True, 1),
+        (2**63, 2**63),
+        ((), ()),
+        (("kubelet.service", "a", "multi-user.target"),) * 2,
+    ],
+)
+def test_a_units_properties_are_read(
+    manager: FakeManager, mood: Mood, value: manager_fake.Value, read: pid1.Value
+) -> None:
+    manager.mood = mood
+    manager.properties["/unit/a_2db_2eservice", "Before"] = value
+    wanted = pid1.of_unit("a-b.service", "Unit", "Before")
+    assert pid1.read_property(manager.path, 10, wanted) == read
+
+
+def test_a_property_that_a_unit_has_not_is_an_error(manager: FakeManager) -> None:
+    with pytest.raises(RejectedError, match="does not tell its Nonsense"):
+        pid1.read_property(manager.path, 10, pid1.of_unit("a.service", "Unit", "Nonsense"))
