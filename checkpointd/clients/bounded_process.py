@@ -147,9 +147,10 @@ def _has_ended(pid: int) -> bool:
 def _kill_all(pid: int) -> None:
     """Kill a program, its process group, and what else it started and has not let go of."""
     for _round in range(_ROUNDS):
+        # Found before any is killed: the children of the dead are init's, and nobody's to find.
+        children = _find_children(pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-        children = _find_children(pid)
         for child in children:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)

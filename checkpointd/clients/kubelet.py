@@ -255,7 +255,7 @@ class KubeletClient:
 def _remedies(trust: Trust, credentials: Credentials, name: str) -> Remedies:
     files = " or ".join(str(file) for file in trust.certificates)
     ca = credentials.ca.key if credentials.ca is not None else f"{files} (or [kubelet] ca-file)"
-    return Remedies(ca=ca, name="[kubelet] node-name", expected=name)
+    return Remedies(ca=ca, name="[node] name", expected=name)
 
 
 def _pin(context: ssl.SSLContext, path: Path) -> None:

@@ -15,16 +15,9 @@ from checkpointd.model.checkpoint import NodeRecord
 from checkpointd.model.moments import Seen
 from checkpointd.model.observation import KubeletProcess, Observation
 from checkpointd.model.pods import ApiPod
+from checkpointd.observe import places
 from checkpointd.render.copy import NodeFacts
 from checkpointd.settings import Settings
-
-DEFAULTS = {
-    "manifest_dir": "/etc/kubernetes/manifests",
-    "root_dir": "/var/lib/kubelet",
-    "cri_socket": "/run/containerd/containerd.sock",
-    "kubeconfig": "/etc/kubernetes/kubelet.conf",
-}
-"""What kubeadm sets up (cmd/kubeadm/app/constants) and the kubelet's own --root-dir."""
 
 SERVICE_VARIABLES = {
     "KUBERNETES_SERVICE_HOST": "service_host",
@@ -76,12 +69,8 @@ class Discovery:
 
     def node_name(self) -> str:
         """Return this node's name, "" while it is not known."""
-        kubelet, record = self.kubelet(), self._record()
-        return (
-            self._settings().policy.node_name
-            or (kubelet.node_name if kubelet is not None else "")
-            or (record.node_name if record is not None else "")
-        )
+        name = self._settings().policy.node_name
+        return places.find_node_name(name, self.kubelet(), self._record()).value
 
     def node_facts(self) -> NodeFacts:
         """Return what rendering may know; as recorded, so that it does not come and go."""
@@ -107,6 +96,11 @@ class Discovery:
             known = self._kubeconfig = kubeconfig.Kubeconfig(Path(path))
         return known.read()
 
+    def stop(self) -> None:
+        """End a credential plugin that runs: nobody waits for it any more."""
+        if self._kubeconfig is not None:
+            self._kubeconfig.stop()
+
     def credentials_or_none(self) -> Credentials | None:
         """Return who we are to the kubelet, None where the kubeconfig cannot be read."""
         try:
@@ -122,12 +116,4 @@ class Discovery:
         return next((pod for pod in listed.value if pod.uid == uid), None)
 
     def _find(self, name: str) -> str:
-        set_value = str(getattr(self._settings().kubelet, name))
-        if set_value:
-            return set_value
-        kubelet = self.kubelet()
-        if kubelet is not None and getattr(kubelet, name):
-            return str(getattr(kubelet, name))
-        record = self._record()
-        recorded = record.discovered.get(name, "") if record is not None else ""
-        return recorded or DEFAULTS[name]
+        return places.find(name, self._settings().kubelet, self.kubelet(), self._record()).value

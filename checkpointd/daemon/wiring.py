@@ -155,6 +155,7 @@ class Wiring:
         for source in self.sources:
             source.stopping.set()
             source.wake()
+        self.discovery.stop()
         for source in self.sources:
             source.stop(0.5)
 

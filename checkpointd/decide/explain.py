@@ -16,6 +16,9 @@ from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import NOT_YET_READ
 from checkpointd.model.pods import ApiPod
 
+NODE_USER = "system:node:"
+"""k8s.io/kubernetes/pkg/auth/nodeidentifier/default.go: how a node's user is named."""
+
 
 def summarise(checkpoints: Iterable[Checkpoint], scene: Scene) -> str:
     """Return the cycle's sentence: systemd shows it, and ``status`` on top."""
@@ -184,6 +187,7 @@ def _node_sentences(scene: Scene) -> Iterator[str]:
         )
     if scene.api is Api.NODE_DELETED:
         yield "the API server says that this node is deleted: nothing is activated"
+    yield from _identity_sentences(scene)
     machine = scene.observation.machine
     kubelet = machine.value.kubelet if isinstance(machine, Seen) else None
     if kubelet is not None and not kubelet.manifest_dir:
@@ -192,4 +196,22 @@ def _node_sentences(scene: Scene) -> Iterator[str]:
         yield (
             "the API server wants none of the checkpointed pods any more, all at once: nothing is "
             "removed until a second list 5 min later agrees"
+        )
+
+
+def _identity_sentences(scene: Scene) -> Iterator[str]:
+    """Say where the node's name, its credentials and what is recorded do not agree."""
+    name, user = scene.policy.node_name, scene.observation.api_user
+    if name and user.startswith(NODE_USER) and user != NODE_USER + name:
+        yield (
+            f"the kubeconfig speaks for {user.removeprefix(NODE_USER)}, but this node is {name}: "
+            "the API server will not let it read this node. Give the node its own kubeconfig, or "
+            "set [node] name"
+        )
+    recorded = scene.record.node_name if scene.record is not None else ""
+    if name and recorded and name != recorded:
+        yield (
+            f"this node was {recorded} and is now {name}: its checkpoints stay as they are until "
+            f"the API server answers for {name}. If that is not meant, give the kubelet its name "
+            "back (--hostname-override, or the host's name)"
         )

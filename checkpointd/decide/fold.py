@@ -159,6 +159,8 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
     match fact:
         case facts.ApiAnswered() | facts.ApiRefused() | facts.ApiSilent():
             return replace(before, api_contact=_merge_contact(before.api_contact, fact, times))
+        case facts.ApiUserRead():
+            return replace(before, api_user=fact.user)
         case facts.WorldRead():
             return replace(before, world=merge(before.world, fact.result))
         case facts.ApiPodsRead():

@@ -41,11 +41,18 @@ def follow(known: NodeRecord | None, scene: Scene) -> NodeRecord:
     record = replace(
         record,
         boot_id=scene.now.boot_id,
-        node_name=scene.policy.node_name or record.node_name,
+        node_name=_follow_name(record, scene),
         discovered={**record.discovered, **_discover(scene.observation)},
         all_gone_since=scene.all_gone_since,
     )
     return _follow_world(_follow_contact(record, scene), scene)
+
+
+def _follow_name(record: NodeRecord, scene: Scene) -> str:
+    """Keep the name that the API server knew until it knows the new one."""
+    if record.node_name and scene.api is not Api.TRUSTED:
+        return record.node_name
+    return scene.policy.node_name or record.node_name
 
 
 def _follow_contact(record: NodeRecord, scene: Scene) -> NodeRecord:

@@ -230,7 +230,8 @@ class Observation:
     cgroups processes were ever seen, ``available`` since when a source (by the name of its field)
     has answered without a break. ``kubelet_in_boot`` and ``runtime_in_boot`` say whether such a
     process may have been there since the boot, ``thawed`` when a shutdown was last cancelled.
-    ``exits`` says, by container id, when the runtime first showed it exited.
+    ``exits`` says, by container id, when the runtime first showed it exited. ``api_user`` is whom
+    our credentials stand for, "" where they do not say.
     """
 
     boot_id: str
@@ -261,6 +262,7 @@ class Observation:
     exits: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
     runtime_in_boot: bool = False
     available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
+    api_user: str = ""
 
 
 # ---- facts: what a source thread posts; the fold merges each into the Observation ---------------
@@ -288,6 +290,13 @@ class ApiSilent:
 
     at: Instant
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiUserRead:
+    """Carry whom our credentials stand for, by their own words; "" where they do not say."""
+
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +424,7 @@ Fact = (
     ApiAnswered
     | ApiRefused
     | ApiSilent
+    | ApiUserRead
     | WorldRead
     | ApiPodsRead
     | ListConfirmed

@@ -167,8 +167,10 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, self._list(target, query))
 
     def _authenticate(self) -> str:
-        certificate = cast("ssl.SSLSocket", self.connection).getpeercert()
-        if certificate:
+        secure = cast("ssl.SSLSocket", self.connection)
+        certificate, der = secure.getpeercert(), secure.getpeercert(binary_form=True)
+        # As a real one: a certificate is judged in the request, not in the handshake.
+        if certificate and der and self.api.pki.ca.has_signed(der):
             subject = cast("tuple[tuple[tuple[str, str], ...], ...]", certificate["subject"])
             names = [value for part in subject for key, value in part if key == "commonName"]
             return names[0] if names else ""

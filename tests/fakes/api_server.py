@@ -26,12 +26,16 @@ from tests.fakes import api_requests, pki
 from tests.fakes.api_faults import Fault, Request
 from tests.fakes.api_objects import ObjectStore
 
+_NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
+"""openssl/x509_vfy.h, X509_V_FLAG_NO_CHECK_TIME: an API server answers expired clients with 401."""
+
 
 class ApiServer:
     """Serve an ``ObjectStore``. ``start`` and ``stop`` may alternate: the port stays.
 
     ``granted`` names the resources that a node's certificate may read; by default what the Node
-    authorizer lets it. ``tokens`` maps bearer tokens to users.
+    authorizer lets it. ``tokens`` maps bearer tokens to users. A client's certificate
+    must be of the cluster's authority and valid.
     """
 
     def __init__(
@@ -64,6 +68,8 @@ class ApiServer:
         self._threads: list[threading.Thread] = []
         self._bound: socket.socket | None = None
         self._listener: socket.socket | None = None
+        self._strangers: list[bytes] = []
+        self._server_pair = certificates.server
         self._context = self._make_context()
 
     # ---- life ----------------------------------------------------------------------------------
@@ -135,6 +141,16 @@ class ApiServer:
         for connection in connections:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def show(self, pair: pki.Pair) -> None:
+        """Show another certificate from the next connection on."""
+        self._server_pair = pair
+        self._context = self._make_context()
+
+    def let_in(self, authority: pki.Authority) -> None:
+        """Let clients of another authority through the handshake, to be refused with 401."""
+        self._strangers.append(authority.certificate)
+        self._context = self._make_context()
 
     # ---- faults --------------------------------------------------------------------------------
     def break_(self, fault: Fault, on: str = "") -> None:
@@ -229,9 +245,11 @@ class ApiServer:
     def _make_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_OPTIONAL
-        context.load_verify_locations(cadata=self.pki.ca.certificate.decode())
+        for authority in (self.pki.ca.certificate, *self._strangers):
+            context.load_verify_locations(cadata=authority.decode())
+        context.verify_flags |= _NO_CHECK_TIME
         with tempfile.TemporaryDirectory() as directory:
-            context.load_cert_chain(self.pki.server.write(Path(directory), "server"))
+            context.load_cert_chain(self._server_pair.write(Path(directory), "server"))
         return context
 
 

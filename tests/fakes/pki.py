@@ -12,12 +12,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from checkpointd.clock import Clock
+
 NOT_BEFORE = datetime(2020, 1, 1, tzinfo=timezone.utc)
 NOT_AFTER = datetime(2120, 1, 1, tzinfo=timezone.utc)
+Validity = tuple[datetime, datetime]
+ALWAYS = (NOT_BEFORE, NOT_AFTER)
+EXPIRED = (NOT_BEFORE, datetime(2021, 1, 1, tzinfo=timezone.utc))
+NOT_YET = (datetime(2119, 1, 1, tzinfo=timezone.utc), NOT_AFTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +68,25 @@ class Authority:
         )
         self.certificate = _pem(builder.sign(self._key, hashes.SHA256()))
 
-    def server(self, *names: str) -> Pair:
+    def server(self, *names: str, valid: Validity = ALWAYS) -> Pair:
         """Sign a server's certificate for DNS names and addresses."""
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        return self._sign(names[0], (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+        return self._sign(names[0], (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, valid)
 
-    def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
+    def client(self, user: str, groups: Sequence[str] = (), *, valid: Validity = ALWAYS) -> Pair:
         """Sign a client's certificate: common name = user, organisations = groups."""
-        return self._sign(user, groups, ExtendedKeyUsageOID.CLIENT_AUTH, None)
+        return self._sign(user, groups, ExtendedKeyUsageOID.CLIENT_AUTH, None, valid)
+
+    def has_signed(self, der: bytes) -> bool:
+        """Tell whether a client's certificate is of this authority, and valid now."""
+        certificate = x509.load_der_x509_certificate(der)
+        own = x509.load_pem_x509_certificate(self.certificate)
+        try:
+            certificate.verify_directly_issued_by(own)
+        except (InvalidSignature, ValueError, TypeError):
+            return False
+        now = Clock.wall()
+        return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
 
     def _sign(
         self,
@@ -76,11 +94,12 @@ class Authority:
         groups: Sequence[str],
         usage: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None,
+        valid: Validity,
     ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._builder(subject, key.public_key()).add_extension(
+        builder = self._builder(subject, key.public_key(), valid).add_extension(
             x509.ExtendedKeyUsage([usage]), critical=False
         )
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -95,7 +114,7 @@ class Authority:
         return Pair(_pem(builder.sign(self._key, hashes.SHA256())), private)
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, valid: Validity = ALWAYS
     ) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
@@ -103,8 +122,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(NOT_BEFORE)
-            .not_valid_after(NOT_AFTER)
+            .not_valid_before(valid[0])
+            .not_valid_after(valid[1])
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from checkpointd.clients.kube import Timeouts
 from checkpointd.clients.credentials import Credentials
+from checkpointd.clients.kube import Timeouts
 from checkpointd.errors import SourceError
 from checkpointd.model.selection import Selection
 

@@ -27,7 +27,8 @@ TOO_MANY_REQUESTS = 429
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Hold seconds: how long a watch may be quiet, between answers that count, between probes.
+    """Hold seconds: how long a watch may be quiet, between answers that count, between probes,
+    between looks whether the credentials of an open watch still hold.
 
     The fold counts on the API again after two answers that are ``answers_apart``.
     """
@@ -35,6 +36,7 @@ class Patience:
     quiet: float = BOOKMARK_EVERY + BOOKMARK_OVERDUE
     answers_apart: float = 10.0
     probe: float = 1.0
+    credentials: float = 10.0
 
 
 class Contact:

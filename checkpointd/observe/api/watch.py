@@ -17,7 +17,7 @@ from checkpointd.clock import Clock
 from checkpointd.errors import FieldError, RejectedError, SilentError, SourceError
 from checkpointd.model.decision import Topic
 from checkpointd.model.moments import Instant, Unknown, seen
-from checkpointd.model.observation import ApiPodsRead, Fact, World, WorldRead
+from checkpointd.model.observation import ApiPodsRead, ApiUserRead, Fact, World, WorldRead
 from checkpointd.model.selection import Selection
 from checkpointd.observe.api import pod_map, world
 from checkpointd.observe.api.access import ApiAccess
@@ -71,6 +71,8 @@ class ApiWatch(SourceThread):
         self._relisting = False
         self._short_watches = 0
         self._warned: tuple[str, ...] = ()
+        self._user = ""
+        self._checked_at = clock.now()
 
     # ---- from other threads --------------------------------------------------------------------
     def wake(self) -> None:
@@ -95,6 +97,7 @@ class ApiWatch(SourceThread):
             basis = self._connect(began)
             if basis != self._basis or not self._version:
                 self._list(basis)
+            self._tell_user()
             self._watch(basis)
         except SourceError as error:
             self._lose(error)
@@ -173,6 +176,19 @@ class ApiWatch(SourceThread):
                 self._version = ""
                 return
             self._contact.answered(at, self._client.peer)
+            if self._must_renew(at):
+                return
+
+    def _must_renew(self, at: Instant) -> bool:
+        """Tell whether the watch speaks for whom the files no longer name: the next one will not.
+
+        Looked at with the events, of which a bookmark comes each minute. client-go closes its
+        connections too when a client certificate rotates, within 5 min.
+        """
+        if at.seconds_since(self._checked_at) < self._patience.credentials:
+            return False
+        self._checked_at = at
+        return self._client.is_outdated()
 
     def _take(self, event: WatchEvent, basis: _Basis, at: Instant) -> bool:
         """Take over one event; False where it cannot be understood and a list must."""
@@ -222,6 +238,7 @@ class ApiWatch(SourceThread):
         if self.stopping.is_set():
             return
         self._contact.failed(error, self._asked_at, self._client.peer)
+        self._tell_user()
         self._post_unknown(str(error), of_world=True)
 
     def _lose_watch(self, error: SourceError) -> None:
@@ -242,6 +259,12 @@ class ApiWatch(SourceThread):
         if self._pods_posted:
             self._pods_posted = False
             self.post(ApiPodsRead(unknown))
+
+    def _tell_user(self) -> None:
+        """Post whom the credentials stand for, when that changed."""
+        if self._client.user != self._user:
+            self._user = self._client.user
+            self.post(ApiUserRead(self._user))
 
     def _warn(self) -> None:
         """Log what is unsafe in the credentials, once."""
