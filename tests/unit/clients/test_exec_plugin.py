@@ -155,8 +155,7 @@ def test_one_that_hangs_is_killed_in_time(tmp_path: Path, fake: CredentialPlugin
     fake.hangs()
     plugin = Plugin(plugin_of(tmp_path, fake.section()).spec, timeout=0.5)
     assert "killed: not done in 0.5 s" in failure_of(plugin)
-    for pid in fake.pids:
-        wait_for("it has ended", lambda pid=pid: not lives(pid))
+    wait_for("it has ended", lambda: not any(map(lives, fake.pids)))
 
 
 def test_one_that_hangs_ends_with_the_daemon_and_so_do_its_children(
@@ -171,8 +170,7 @@ def test_one_that_hangs_ends_with_the_daemon_and_so_do_its_children(
     plugin.stop()
     thread.join(10)
     assert "killed: checkpointd stops" in said[0]
-    for pid in (*fake.pids, *fake.children):
-        wait_for("it has ended", lambda pid=pid: not lives(pid))
+    wait_for("all have ended", lambda: not any(map(lives, (*fake.pids, *fake.children))))
 
 
 def test_a_child_that_holds_its_output_open_is_not_waited_for(

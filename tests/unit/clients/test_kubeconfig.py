@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointd.clients import kube_connection, kubeconfig
+from checkpointd.clients import key_files, kube_connection, kubeconfig
+from checkpointd.clients.key_files import Part
 from checkpointd.errors import SourceError
 from tests.fakes import pki
 
@@ -37,6 +38,12 @@ def write(directory: Path, cluster: dict[str, object], user: dict[str, object]) 
     return path
 
 
+EXEC = {
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "command": "aws",
+    "interactiveMode": "IfAvailable",
+}
+UNTRUSTED: dict[str, object] = {"server": "https://a", "insecure-skip-tls-verify": True}
 TRUSTED: dict[str, object] = {"server": "https://10.0.0.1:6443", "certificate-authority": "ca.crt"}
 
 
@@ -88,6 +95,65 @@ def test_a_token_file_wins_over_a_token_and_is_read_anew(tmp_path: Path) -> None
     assert found.read_token() == "second"
 
 
+def test_where_the_token_file_cannot_be_read_the_token_counts(tmp_path: Path) -> None:
+    user: dict[str, object] = {"token": "given", "tokenFile": "absent"}
+    assert kubeconfig.read_kubeconfig(write(tmp_path, TRUSTED, user)).read_token() == "given"
+
+
+def test_other_credentials_win_over_a_plugin_and_that_is_told(tmp_path: Path) -> None:
+    found = kubeconfig.read_kubeconfig(write(tmp_path, TRUSTED, {"token": "a", "exec": EXEC}))
+    assert found.plugin is None
+    assert found.read_token() == "a"
+    assert "users[u].user.exec: not used" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "found"), [("./p", "p"), ("bin/p", "bin/p"), ("/opt/p", "/opt/p"), ("aws", "aws")]
+)
+def test_a_plugin_with_a_relative_path_lies_beside_the_kubeconfig(
+    tmp_path: Path, command: str, found: str
+) -> None:
+    path = write(tmp_path, TRUSTED, {"exec": {**EXEC, "command": command}})
+    plugin = kubeconfig.read_kubeconfig(path).plugin
+    assert plugin is not None
+    assert plugin.spec.command == (found if command == "aws" else str(tmp_path / found))
+
+
+def test_a_pair_in_one_file_that_is_turned_is_of_one_moment(tmp_path: Path) -> None:
+    certificates = pki.shared()
+    files = [certificates.node.write(tmp_path, "a"), certificates.admin.write(tmp_path, "b")]
+    current = tmp_path / "kubelet-client-current.pem"
+    current.symlink_to(files[0])
+    user: dict[str, object] = {"client-certificate": current.name, "client-key": current.name}
+    found = kubeconfig.read_kubeconfig(write(tmp_path, UNTRUSTED, user))
+    assert found.read().pair == files[0].read_bytes()
+    (tmp_path / "new").symlink_to(files[1])
+    (tmp_path / "new").replace(current)
+    assert found.read().pair == files[1].read_bytes()
+
+
+def test_a_pair_in_two_files_that_change_meanwhile_is_read_again(tmp_path: Path) -> None:
+    node, admin = pki.shared().node, pki.shared().admin
+    (tmp_path / "tls.key").write_bytes(node.key)
+
+    (tmp_path / "tls.crt").write_bytes(node.certificate)
+
+    class RotatedMeanwhile(Part):
+        """Be a certificate that is replaced, with its key, right after it was first read."""
+
+        def read(self) -> bytes:
+            content = Part.read(self)
+            (tmp_path / "tls.crt").write_bytes(admin.certificate)
+            (tmp_path / "tls.key").write_bytes(admin.key)
+            return content
+
+    pair = key_files.read_pair(
+        RotatedMeanwhile(key="c", path=tmp_path / "tls.crt"),
+        Part(key="k", path=tmp_path / "tls.key"),
+    )
+    assert pair == admin.certificate + b"\n" + admin.key
+
+
 def test_a_token_with_a_line_break_is_refused_without_being_told(tmp_path: Path) -> None:
     found = kubeconfig.read_kubeconfig(write(tmp_path, TRUSTED, {"token": "hidden\r\nX-Other: 1"}))
     with pytest.raises(SourceError) as caught:
@@ -116,9 +182,29 @@ def test_verification_that_is_switched_off_is_reported(tmp_path: Path) -> None:
         ({**TRUSTED, "proxy-url": "http://p"}, {}, "clusters[c].cluster.proxy-url"),
         (TRUSTED, {"client-certificate": "a"}, "users[u].user.client-key"),
         (TRUSTED, {"client-key": "a"}, "users[u].user.client-certificate"),
-        (TRUSTED, {"exec": {"command": "aws"}}, "users[u].user.exec"),
+        (TRUSTED, {"exec": {"command": "aws"}}, "users[u].user.exec.apiVersion"),
+        (TRUSTED, {"exec": {**EXEC, "apiVersion": f"{EXEC['apiVersion']}alpha1"}}, "apiVersion"),
+        (TRUSTED, {"exec": {**EXEC, "command": ""}}, "users[u].user.exec.command"),
+        (TRUSTED, {"exec": {**EXEC, "interactiveMode": ""}}, "users[u].user.exec.interactiveMode"),
+        (TRUSTED, {"exec": {**EXEC, "interactiveMode": "Always"}}, "has no terminal"),
+        (
+            TRUSTED,
+            {"exec": {**EXEC, "interactiveMode": "hm"}},
+            "users[u].user.exec.interactiveMode",
+        ),
+        (TRUSTED, {"exec": {**EXEC, "args": ["a", 1]}}, "users[u].user.exec.args[1]"),
+        (TRUSTED, {"exec": {**EXEC, "args": "hidden"}}, "users[u].user.exec.args"),
+        (TRUSTED, {"exec": {**EXEC, "env": [{"value": "hidden"}]}}, "users[u].user.exec.env: name"),
+        (TRUSTED, {"exec": {**EXEC, "env": [{"name": "A=", "value": "x"}]}}, "user.exec.env"),
+        (TRUSTED, {"exec": [], "token": 1}, "users[u].user.token"),
+        (TRUSTED, {"exec": "aws"}, "users[u].user.exec"),
         (TRUSTED, {"auth-provider": {"name": "gcp"}}, "users[u].user.auth-provider"),
         (TRUSTED, {"username": "a", "password": "hidden"}, "users[u].user.username"),
+        (TRUSTED, {"password": "hidden"}, "users[u].user.password"),
+        (TRUSTED, {"as": "hidden", "token": "a"}, "users[u].user.as"),
+        (TRUSTED, {"as-groups": ["hidden"], "token": "a"}, "users[u].user.as-groups"),
+        (TRUSTED, {"as-uid": "hidden", "token": "a"}, "users[u].user.as-uid"),
+        (TRUSTED, {"as-user-extra": {"a": ["hidden"]}}, "users[u].user.as-user-extra"),
     ],
 )
 def test_what_cannot_be_used_is_named_by_file_and_key(
@@ -141,7 +227,22 @@ def test_what_cannot_be_used_is_named_by_file_and_key(
         ("a: [", "neither JSON nor YAML in line"),
         ("a: b: hidden", "neither JSON nor YAML in line 1"),
         ("current-context: nowhere", 'contexts: no entry is named "nowhere"'),
-        ("kind: Config", "current-context: missing"),
+        ("kind: Config", "current-context: missing: contexts is empty"),
+        ("contexts: [{name: a}, {name: b}]", 'missing: set it to one of "a", "b"'),
+        ("current-context: c\ncontexts: [{name: a}]", 'named "c": set it to one of "a"'),
+        ("contexts: [{name: a}]", "contexts[a].context.cluster: missing"),
+        ("contexts: [{name: a, context: {cluster: c}}]", "contexts[a].context.user: missing"),
+        (
+            "contexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: d}]",
+            'clusters: no entry is named "c": set it to one of "d"',
+        ),
+        (
+            (
+                "contexts: [{name: a, context: {cluster: c, user: u}}]\n"
+                "clusters: [{name: c}, {name: c}]"
+            ),
+            'clusters: two entries are named "c"',
+        ),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, content: str, message: str) -> None:
