@@ -23,6 +23,7 @@ class Role:
     name: str
     summary: str
     per_node: bool = False
+    notes: str = ""
 
     def name_for(self, node: str) -> str:
         """Return the name of the role, and of its binding, of one node."""
@@ -34,6 +35,8 @@ KUBELET = Role(
     name="checkpointd-kubelet",
     summary="ask this node's own kubelet on port 10250 which pods it has and which run",
     per_node=True,
+    notes="Kubelets before 1.33 ask for nodes/proxy instead, which must not be granted for this: "
+    "who holds it runs programs in every pod of the node. There the pod-resources socket serves.",
 )
 ROLES = (OWNERS, KUBELET)
 

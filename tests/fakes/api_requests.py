@@ -14,7 +14,7 @@ from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fakes import api_objects
+from tests.fakes import api_objects, api_reviews
 from tests.fakes.api_faults import Fault, Request
 from tests.fakes.api_objects import KINDS, Change, ConflictError, Object
 
@@ -149,6 +149,10 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/version":
             self._send(200, {"major": "1", "minor": "36", "gitVersion": "v1.36.2"})
             return
+        review = api_reviews.answer(path, self.user, self.api.granted, body)
+        if review is not None:
+            self._send(201, review)
+            return
         target = parse_path(path)
         if target is None:
             self._send_bytes(404, "text/plain", b"404 page not found\n")
@@ -178,11 +182,8 @@ class Handler(BaseHTTPRequestHandler):
         return self.api.tokens.get(token, "") if kind == "Bearer" else ""
 
     def _authorize(self, target: Target) -> None:
-        if not self.user.startswith("system:node:"):
-            return
-        node = self.user.removeprefix("system:node:")
-        foreign = target.resource in ("nodes", "leases") and target.name not in ("", node)
-        if target.resource not in self.api.granted or foreign:
+        granted = self.api.granted
+        if not api_reviews.is_granted(self.user, granted, target.resource, target.name):
             verb = {"GET": "get" if target.name else "list"}.get(self.command, "change")
             raise StatusError(
                 403, f'User "{self.user}" cannot {verb} resource "{target.resource}"', target
