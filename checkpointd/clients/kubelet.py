@@ -22,6 +22,7 @@ from checkpointd.clients.tls_words import Remedies
 from checkpointd.errors import FieldError, RejectedError, SourceError
 from checkpointd.json_fields import Json
 from checkpointd.model.observation import KubeletProcess, PodName
+from checkpointd.model.permissions import GET_KUBELET_PODS
 from checkpointd.settings import KubeletSettings
 
 TIMEOUT = 5.0
@@ -31,7 +32,10 @@ LARGEST_ANSWER = 128 * 1024 * 1024
 
 _LOOPBACK = "127.0.0.1"
 _ANONYMOUS = Credentials(host="", port=0, prefix="", verify_name="", insecure=False)
-_PERMISSION = 'needs the permission "get" on "nodes/pods" (core API group), nothing wider'
+_PERMISSION = (
+    f'needs the permission "{GET_KUBELET_PODS.verb}" on "nodes/{GET_KUBELET_PODS.subresource}" '
+    f"(core API group), nothing wider: {GET_KUBELET_PODS.remedy}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

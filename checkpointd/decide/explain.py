@@ -8,6 +8,7 @@ from checkpointd.decide import effects, runs
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
+from checkpointd.model import permissions
 from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
 from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.evidence import Api, Heir, Owner, Want
@@ -109,11 +110,16 @@ def _copy_alarms(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> It
     unwanted = found.api is Api.TRUSTED and found.want is not Want.HERE
     stays = checkpoint.phase.has_manifest and found.heir is Heir.NONE
     if unwanted and stays and found.owner is Owner.UNREADABLE:
-        yield (
-            "the DaemonSet cannot be read (is the role checkpointd-owners bound?): the copy stays "
-            "until a new pod is bound here"
-        )
+        why = _owner_problem(checkpoint, scene)
+        yield f"the DaemonSet cannot be read ({why}): the copy stays until a new pod is bound here"
     yield from _manifest_alarms(checkpoint, scene)
+
+
+def _owner_problem(checkpoint: Checkpoint, scene: Scene) -> str:
+    reading = scene.observation.owners.get(checkpoint.slot)
+    if isinstance(reading, Unknown) and reading.why != NOT_YET_READ:
+        return reading.why
+    return f"is the role {permissions.OWNERS.name} bound?"
 
 
 def _manifest_alarms(checkpoint: Checkpoint, scene: Scene) -> Iterator[str]:
