@@ -129,15 +129,15 @@ class Plugin:
         with self._lock:
             if self._login is not refused:
                 return self._login
-            now = time.monotonic()
-            since = now - self._refused_at
-            if since < self._refusal_pause:
+            since = time.monotonic() - self._refused_at
+            if since < self._refusal_pause or self._seconds_to_next() > 0:
                 return None
+            login = self._run()
             calm = since > 2 * LONGEST_REFUSAL_PAUSE
             longer = REFUSAL_PAUSE if calm else 2 * self._refusal_pause
             self._refusal_pause = min(LONGEST_REFUSAL_PAUSE, longer)
-            self._refused_at = now
-            return self._run()
+            self._refused_at = time.monotonic()
+            return login
 
     def stop(self) -> None:
         """End the run that is under way, and all later ones."""

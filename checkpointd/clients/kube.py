@@ -61,6 +61,8 @@ class KubeClient:
         self._sockets = OpenSockets()
         self._connected: _Connected | None = None
         self._unknown_to_server: Secrets | None = None
+        self.serial = 0
+        """Grows when other credentials come into use: what is asked then may be another server."""
         self.server_date = ""
         """When the server sent its last answer, as its HTTP header Date says."""
 
@@ -294,6 +296,7 @@ class KubeClient:
         if self._connected is None or not self._connected.has(credentials, secrets):
             self._forget()
             self._connected = _Connected(credentials, secrets, self._sockets)
+            self.serial += 1
         self._connected.secrets = secrets
         return self._connected
 

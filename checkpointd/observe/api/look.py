@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from checkpointd import json_fields
 from checkpointd.clients.kube import KubeClient
 from checkpointd.clients.kube_answers import Missing
 from checkpointd.clock import Clock
-from checkpointd.errors import FieldError, RejectedError, SourceError
+from checkpointd.errors import CheckpointdError, FieldError, RejectedError, SourceError
+from checkpointd.model import permissions
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Instant, Unknown, seen
 from checkpointd.model.observation import (
@@ -17,6 +19,7 @@ from checkpointd.model.observation import (
     ListConfirmed,
     OwnerRead,
     OwnerWord,
+    World,
     WorldRead,
 )
 from checkpointd.model.pods import Controller, Slot, slot_for
@@ -24,10 +27,16 @@ from checkpointd.observe.api import owners, pods, world
 from checkpointd.observe.api.access import ApiAccess
 from checkpointd.observe.source import Schedule, SourceThread
 
+T = TypeVar("T")
 IDLE_PAUSE = 300.0
 """Seconds between rounds while nothing is asked; a question wakes it."""
 LEASE_NAMESPACE = "kube-node-lease"
 """k8s.io/api/core/v1, NamespaceNodeLease."""
+_PERMISSIONS = {
+    Topic.CONFIRM_LIST: permissions.LIST_PODS,
+    Topic.OWNER: permissions.GET_DAEMON_SET,
+    Topic.LEASE: permissions.GET_LEASE,
+}
 
 
 class ApiLook(SourceThread):
@@ -43,6 +52,7 @@ class ApiLook(SourceThread):
         self._access = access
         self._client = KubeClient(access.credentials, access.timeouts)
         self._schedule = Schedule()
+        self._serial = 0
 
     def wake(self) -> None:
         """End the present wait; when stopping, the call that is under way too."""
@@ -69,16 +79,49 @@ class ApiLook(SourceThread):
 
     def _answer(self, question: Question, at: Instant) -> None:
         try:
-            match question.topic:
-                case Topic.CONFIRM_LIST:
-                    self._confirm(at)
-                case Topic.OWNER:
-                    self.post(OwnerRead(_slot_of(question), seen(self._read_owner(question), at)))
-                case _:
-                    self.post(LeaseRead(seen(self._read_lease(), at)))
+            self._read(question, at)
         except (SourceError, FieldError) as error:
             if not self.stopping.is_set():
-                self._post_unknown(question, Unknown(str(error), at))
+                self._post_unknown(question, Unknown(_explain(question, error), at))
+
+    def _read(self, question: Question, at: Instant) -> None:
+        """Read what is asked and post it, after the world that it is of.
+
+        Raises SourceError, FieldError.
+        """
+        match question.topic:
+            case Topic.CONFIRM_LIST:
+                uids = self._confirm(at)
+                self.post(ListConfirmed(seen(uids, at)))
+            case Topic.OWNER:
+                owner = self._of_known_world(lambda: self._read_owner(question), at)
+                self.post(OwnerRead(_slot_of(question), seen(owner, at)))
+            case _:
+                lease = self._of_known_world(self._read_lease, at)
+                self.post(LeaseRead(seen(lease, at)))
+
+    def _of_known_world(self, read: Callable[[], T], at: Instant) -> T:
+        """Return what ``read`` does, of a server whose world was posted before.
+
+        With other credentials it may be another cluster, where our DaemonSets are missing. Raises
+        SourceError, FieldError.
+        """
+        found = read()
+        if self._client.serial != self._serial:
+            self.post(WorldRead(seen(self._read_world(), at)))
+            found = read()
+            self._check_same()
+        return found
+
+    def _read_world(self) -> World:
+        name = self._access.node_name()
+        node = self._client.get_node(name)
+        self._serial = self._client.serial
+        return world.read_world(self._client, node, name)
+
+    def _check_same(self) -> None:
+        if self._client.serial != self._serial:
+            raise RejectedError("the credentials changed meanwhile: it is asked again")
 
     def _post_unknown(self, question: Question, unknown: Unknown) -> None:
         match question.topic:
@@ -89,17 +132,17 @@ class ApiLook(SourceThread):
             case _:
                 self.post(LeaseRead(unknown))
 
-    def _confirm(self, at: Instant) -> None:
-        """Post the world, then the UIDs of one LIST from etcd.
+    def _confirm(self, at: Instant) -> frozenset[str]:
+        """Post the world and return the UIDs of one LIST from etcd.
 
         The watch may have been open for an hour: whose list this is must be known anew, and whether
         our Node is still there. A pod without a UID fails the list.
         """
-        name = self._access.node_name()
-        found = world.read_world(self._client, self._client.get_node(name), name)
-        listed = self._client.list_pods(name, pods.parse_uid)
+        found = self._read_world()
+        listed = self._client.list_pods(self._access.node_name(), pods.parse_uid)
+        self._check_same()
         self.post(WorldRead(seen(found, at)))
-        self.post(ListConfirmed(seen(frozenset(listed.items), at)))
+        return frozenset(listed.items)
 
     def _read_owner(self, question: Question) -> OwnerWord:
         """Return the DaemonSet's word. Raises SourceError, FieldError."""
@@ -120,6 +163,14 @@ class ApiLook(SourceThread):
         if isinstance(lease, Missing):
             raise RejectedError(f"Lease {LEASE_NAMESPACE}/{name} is missing")
         return json_fields.text(lease, "spec", "renewTime")
+
+
+def _explain(question: Question, error: CheckpointdError) -> str:
+    """Say why there is no answer; where it is denied, what that costs and what would grant it."""
+    permission = _PERMISSIONS.get(question.topic)
+    if permission is None or not isinstance(error, RejectedError) or error.status != 403:
+        return str(error)
+    return f"{error}: {permission.explain_denial()}"
 
 
 def _slot_of(question: Question) -> Slot:

@@ -41,6 +41,10 @@ class _Basis:
     node_uid: str
 
 
+class _OtherCredentialsError(Exception):
+    """End a round in whose middle the credentials changed: what was asked is of two servers."""
+
+
 class ApiWatch(SourceThread):
     """Keep one watch open and post what it tells; while there is none, probe.
 
@@ -72,6 +76,7 @@ class ApiWatch(SourceThread):
         self._short_watches = 0
         self._warned: tuple[str, ...] = ()
         self._user = ""
+        self._serial = 0
         self._checked_at = clock.now()
 
     # ---- from other threads --------------------------------------------------------------------
@@ -99,6 +104,8 @@ class ApiWatch(SourceThread):
                 self._list(basis)
             self._tell_user()
             self._watch(basis)
+        except _OtherCredentialsError:
+            self._version = ""
         except SourceError as error:
             self._lose(error)
             return self._seconds_to_probe(began)
@@ -116,12 +123,19 @@ class ApiWatch(SourceThread):
             self._relisting = False
         name = self._access.node_name()
         node = self._client.get_node(name)
+        self._serial = self._client.serial
         self._contact.answered(began, self._client.peer)
         self._warn()
         found = world.read_world(self._client, node, name)
+        self._check_same()
         self.post(WorldRead(seen(found, began)))
         self._world_posted = True
         return self._basis_of(name, found)
+
+    def _check_same(self) -> None:
+        """Raise _OtherCredentialsError where the world that was read may not be whom we asked."""
+        if self._client.serial != self._serial:
+            raise _OtherCredentialsError
 
     def _basis_of(self, name: str, found: World) -> _Basis:
         return _Basis(name, self._access.selection(), found.anchor_uid, found.node_uid)
@@ -132,6 +146,7 @@ class ApiWatch(SourceThread):
         listed = self._client.list_pods(
             basis.node_name, lambda raw: pod_map.parse(raw, basis.selection, basis.node_name)
         )
+        self._check_same()
         self._pods.replace(listed.items)
         self._basis, self._version = basis, listed.resource_version
         self.post(ApiPodsRead(self._pods.read(at)))
@@ -148,6 +163,7 @@ class ApiWatch(SourceThread):
         self._asked_at = opening = self.clock.now()
         try:
             with self._client.watch_pods(basis.node_name, self._version, self._quiet) as events:
+                self._check_same()
                 self._contact.answered(opening, self._client.peer)
                 self._follow(events, basis)
         except RejectedError as error:

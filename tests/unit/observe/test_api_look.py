@@ -187,3 +187,30 @@ def test_a_question_wakes_the_source_and_stopping_ends_a_call(
         assert server.store.changed.wait_for(lambda: server.count(path) > 0, 15)
     source.stop()
     assert posted.of(ListConfirmed) == []
+
+
+def test_after_a_change_of_credentials_the_world_is_told_before_any_answer(
+    server: ApiServer, handed: Handed
+) -> None:
+    # In another cluster our DaemonSet is missing: that must not pass for "deleted".
+    create_daemon_set(server)
+    posted = Posted()
+    source = ApiLook(posted.post, Clock(), handed.access())
+    source.ask(frozenset({OWNER}))
+    source.step()
+    with ApiServer(pki.shared()) as other:
+        other.granted |= {"daemonsets"}
+        handed.kubeconfig.write_bytes(other.kubeconfig())
+        source.ask(frozenset())
+        source.step()
+        source.ask(frozenset({OWNER}))
+        source.step()
+    here, _, there, answer = posted.facts
+    assert isinstance(here, WorldRead)
+    assert isinstance(there, WorldRead)
+    assert isinstance(here.result, Seen)
+    assert isinstance(there.result, Seen)
+    assert here.result.value.anchor_uid != there.result.value.anchor_uid
+    assert isinstance(answer, OwnerRead)
+    assert isinstance(answer.result, Seen)
+    assert answer.result.value is OwnerWord.GONE

@@ -16,6 +16,7 @@ from checkpointd.model.observation import (
     ApiPodsRead,
     ApiRefused,
     ApiSilent,
+    ApiUserRead,
     WorldRead,
 )
 from checkpointd.model.selection import Rule, Selection
@@ -373,3 +374,76 @@ def test_an_api_server_that_is_expected_is_probed_sooner(server: ApiServer, hand
         server.start()
         watching.source.ask(frozenset({Question(Topic.CONTACT, period=0.1)}))
         watching.posted.wait_for(ApiAnswered)
+
+
+# ---- credentials that change under an open watch ----------------------------------------------
+def test_a_rotated_certificate_renews_the_watch_from_where_it_was(
+    server: ApiServer, handed: Handed
+) -> None:
+    server.bookmark_every = 0.02
+    renewed = server.kubeconfig(server.pki.ca.client(f"system:node:{NODE}"))
+    with Watching(handed, Patience(answers_apart=0.0, credentials=0.0)) as watching:
+        watching.names()
+        wait_for_watch(server)
+        handed.kubeconfig.write_bytes(renewed)
+        wait_for_watch(server, 2)
+        server.store.create("pods", bound_pod("a"))
+        watching.names("a")
+    assert server.count("/api/v1/pods") == 1
+    assert not any(isinstance(fact, ApiRefused | ApiSilent) for fact in watching.posted.facts)
+    assert all(isinstance(fact.result, Seen) for fact in watching.posted.of(ApiPodsRead))
+
+
+def test_a_kubeconfig_that_cannot_be_read_for_a_moment_ends_no_watch(
+    server: ApiServer, handed: Handed
+) -> None:
+    server.bookmark_every = 0.02
+    with Watching(handed, Patience(answers_apart=0.0, credentials=0.0)) as watching:
+        watching.names()
+        wait_for_watch(server)
+        handed.kubeconfig.write_text("")
+        server.store.create("pods", bound_pod("a"))
+        watching.names("a")
+        server.store.create("pods", bound_pod("b"))
+        watching.names("a", "b")
+    assert server.count("/api/v1/pods", watch=True) == 1
+
+
+def test_a_kubeconfig_of_another_cluster_leads_there_and_lists_anew(
+    server: ApiServer, handed: Handed
+) -> None:
+    server.bookmark_every = 0.02
+    with ApiServer(pki.shared()) as other:
+        other.store.create("pods", bound_pod("there"))
+        with Watching(handed, Patience(answers_apart=0.0, credentials=0.0)) as watching:
+            watching.names()
+            handed.kubeconfig.write_bytes(other.kubeconfig())
+            watching.names("there")
+    here, *_, there = (fact.result for fact in watching.posted.of(WorldRead))
+    assert isinstance(here, Seen)
+    assert isinstance(there, Seen)
+    assert here.value.anchor_uid != there.value.anchor_uid
+
+
+def test_whom_the_credentials_stand_for_is_told_also_where_that_is_refused(
+    server: ApiServer, handed: Handed
+) -> None:
+    with Watching(handed) as watching:
+        watching.posted.wait_for(ApiUserRead, lambda fact: fact.user == f"system:node:{NODE}")
+        handed.kubeconfig.write_bytes(server.kubeconfig(server.pki.ca.client("system:node:other")))
+        watching.source.relist()
+        watching.posted.wait_for(ApiUserRead, lambda fact: fact.user == "system:node:other")
+        silent = watching.posted.wait_for(ApiSilent)
+        assert 'User "system:node:other" cannot get resource "nodes"' in silent.why
+
+
+def test_a_401_is_silence_and_is_not_asked_more_often_than_it_is_probed(
+    server: ApiServer, handed: Handed
+) -> None:
+    server.break_(Fault.UNAUTHORIZED, "/api/v1/")
+    with Watching(handed, SELDOM) as watching:
+        silent = watching.posted.wait_for(ApiSilent)
+    assert f"we came as system:node:{NODE} with {handed.kubeconfig}" in silent.why
+    # Once, and once more with what was read anew.
+    assert server.count(f"/api/v1/nodes/{NODE}") == 2
+    assert not watching.posted.of(ApiRefused)
