@@ -2,8 +2,8 @@
 
 The cycle is the only thread that decides and writes. It takes what the sources posted, decides,
 performs the actions in order, asks the next questions, tells people, and pings the watchdog. An
-unforeseen exception costs one cycle, never the daemon: this is one of the two places where every
-exception is caught.
+unforeseen exception costs one fact, one slot (``decide.slots``), one action or one cycle, never the
+daemon: this is one of the places where every exception is caught.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from checkpointd import log
 from checkpointd.act import telling
 from checkpointd.clock import Clock
-from checkpointd.decide import decide, fold, portrait
-from checkpointd.errors import InvariantError, StoreError
+from checkpointd.decide import fold, plan, portrait
+from checkpointd.decide.plan import Plan
+from checkpointd.errors import StoreError
 from checkpointd.model.checkpoint import Checkpoint, Stored
 from checkpointd.model.decision import (
     Action,
@@ -44,6 +45,7 @@ from checkpointd.model.pods import Slot
 from checkpointd.model.policy import Policy
 from checkpointd.model.status import NodeStatus
 
+T = TypeVar("T")
 FIRST_LOOK = 2.0
 """Seconds at most for each of the two waits before the first starts: systemd gives us 10 s."""
 FIRST_FACTS = (MachineRead, ManifestsRead, ManagerRead)
@@ -51,7 +53,7 @@ FIRST_WITNESSES = (RuntimeRead, ProcessesRead)
 MANAGER_PATIENCE = 5.0
 """Seconds for which a start waits for PID 1's answer while PID 1 is systemd (rule 11)."""
 MOST_AT_ONCE = 10
-"""Cycles in a row that may change a state; more would be a fault, and is slowed down."""
+"""Cycles in a row that may change a slot's state; more would be a fault, and is slowed down."""
 FAULT_PAUSE = 1.0
 STOOD_STILL = 20.0
 """Seconds between two cycles that no wait of ours explains: it lasts 10 s at most."""
@@ -108,6 +110,13 @@ class World:
     finished: Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Stand for what a call would have returned, had it not raised by a fault of ours."""
+
+    sentence: str
+
+
 class Cycle:
     """Run cycles over one observation and one store."""
 
@@ -120,10 +129,11 @@ class Cycle:
         now = world.clock.now()
         self.observation: Observation = fold.initial(now, stored.node)
         self._told = telling.Teller()
+        self._plan: Plan | None = None
         self._look_again = now
-        self._failures = 0
+        self._failures: dict[Slot | None, int] = {}
         self._failed: tuple[str, ...] = ()
-        self._restless = 0
+        self._restless: dict[Slot | None, int] = {}
         self._manager_asked: Instant | None = None
         self._ended = now
 
@@ -168,22 +178,24 @@ class Cycle:
         self._guard(partial(self._turn, taken))
 
     def _guard(self, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except InvariantError as error:
-            self._note_fault(f"nothing is done in this cycle, a safety rule would break: {error}")
-        except Exception as error:
-            sentence = f"a cycle failed: {type(error).__name__}: {error}"
-            if self._told.is_new(sentence):
-                logging.getLogger(log.LOGGER).exception("a cycle failed")
-            self._note_fault(sentence)
+        failed = self._catch("a cycle failed", call)
+        if isinstance(failed, Failed):
+            self._look_again = self.world.clock.now().plus(FAULT_PAUSE)
+            self.world.finished(failed.sentence)
         self._ended = self.world.clock.now()
 
-    def _note_fault(self, sentence: str) -> None:
+    def _catch(self, what: str, call: Callable[[], T]) -> T | Failed:
+        """Return what ``call`` returns, or that it failed, which is told once."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - told with its traceback
+            sentence = f"{what}: {type(error).__name__}: {error}"
+            self._note_fault(sentence, error)
+            return Failed(sentence)
+
+    def _note_fault(self, sentence: str, error: Exception) -> None:
         self.faults += 1
-        self._told.fault(sentence)
-        self._look_again = self.world.clock.now().plus(FAULT_PAUSE)
-        self.world.finished(sentence)
+        self._told.fault(sentence, error)
 
     # ---- one cycle -------------------------------------------------------------------------------
     def _turn(self, facts: tuple[Fact, ...]) -> None:
@@ -193,18 +205,28 @@ class Cycle:
             self._resume(facts, now, still)
         else:
             self._fold(facts, now)
-        decision = decide(self.observation, self.stored, self.policy, now)
-        if decision.starts:
-            decision = self._ask_manager(decision, now)
+        made = self._decide(now)
+        if made.decision.starts:
+            made = self._ask_manager(made, now)
         else:
             self._manager_asked = None
+        decision = made.decision
         outcomes = self._act(decision)
-        self._pace(decision, outcomes)
+        self._pace(made, outcomes)
         self.observation = fold.tidy(self.observation, self.stored, decision.questions)
         self.world.ask(decision.questions)
-        self._told.decision(decision, outcomes, self.stored)
-        self._show(decision, now)
+        self._tell(decision, outcomes)
+        self._show(made)
         self.world.finished(decision.summary)
+
+    def _decide(self, now: Instant) -> Plan:
+        self._plan = plan.make(self.observation, self.stored, self.policy, now, self._plan)
+        return self._plan
+
+    def _tell(self, decision: Decision, outcomes: tuple[Outcome, ...]) -> None:
+        for fault in decision.faults:
+            self._note_fault(telling.line(fault.slot, fault.sentence), fault.error)
+        self._told.decision(decision, outcomes, self.stored)
 
     def _resume(self, facts: tuple[Fact, ...], now: Instant, still: float) -> None:
         """Go on after this process stood still; of ``facts`` none is known to be newer."""
@@ -215,19 +237,25 @@ class Cycle:
         self.observation = fold.resume(self.observation, now, still)
 
     def _fold(self, facts: tuple[Fact, ...], now: Instant) -> None:
+        """Take facts in, each by itself: one that cannot be costs no other."""
         before = self.observation
-        self.observation = fold.fold(before, facts, now, self.policy.times)
+        each: list[tuple[Fact, ...]] = [(fact,) for fact in facts]
+        for some in each or [()]:  # without facts too: time has passed
+            fold_in = partial(fold.fold, self.observation, some, now, self.policy.times)
+            folded = self._catch("a fact cannot be taken in", fold_in)
+            if not isinstance(folded, Failed):
+                self.observation = folded
         self._told.observation(before, self.observation)
 
-    def _ask_manager(self, decision: Decision, now: Instant) -> Decision:
+    def _ask_manager(self, made: Plan, now: Instant) -> Plan:
         """Ask PID 1 before a start: an orderly shutdown must not start everything (rule 11)."""
         manager = self.world.manager
         state = manager.ask()
         if isinstance(state, Unknown) and manager.is_systemd() and self._is_patient(now):
-            return _without_effects(decision, now.plus(0.2))
+            return replace(made, decision=_without_effects(made.decision, now.plus(0.2)))
         self._manager_asked = None
         self._fold((ManagerRead(state, manager.is_frozen()),), now)
-        return decide(self.observation, self.stored, self.policy, now)
+        return self._decide(now)
 
     def _is_patient(self, now: Instant) -> bool:
         if self._manager_asked is None:
@@ -241,7 +269,7 @@ class Cycle:
         for action in decision.actions:
             if action.slot in failed:
                 continue
-            outcome = self.world.hands.perform(action)
+            outcome = self._perform(action)
             outcomes.append(outcome)
             if outcome.error:
                 failed.add(action.slot)
@@ -250,35 +278,52 @@ class Cycle:
                 self.stored = apply(self.stored, action)
         return tuple(outcomes)
 
+    def _perform(self, action: Action) -> Outcome:
+        what = telling.line(action.slot, f"{type(action).__name__} failed")
+        outcome = self._catch(what, partial(self.world.hands.perform, action))
+        if isinstance(outcome, Failed):
+            return Outcome(action=action, error=outcome.sentence)
+        return outcome
+
     def _take_over_damage(self, outcome: Outcome) -> None:
         if outcome.checkpoint is not None:
             self.stored = _with(self.stored, outcome.checkpoint)
 
-    def _pace(self, decision: Decision, outcomes: tuple[Outcome, ...]) -> None:
-        self._look_again = decision.look_again
-        failed = (f"failed: {telling.line(o.action.slot, o.error)}" for o in outcomes if o.error)
-        self._failed = tuple(dict.fromkeys(failed))
-        if self._failed:
-            # What could not be saved changes again in the next cycle: no restlessness of ours.
-            self._failures += 1
-            pause = min(FAULT_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
-            self._look_again = self.world.clock.now().plus(pause)
+    def _pace(self, made: Plan, outcomes: tuple[Outcome, ...]) -> None:
+        """Say when to look again. What failed, or moves without rest, delays itself alone."""
+        failed = tuple(outcome for outcome in outcomes if outcome.error)
+        lines = (f"failed: {telling.line(o.action.slot, o.error)}" for o in failed)
+        self._failed = tuple(dict.fromkeys(lines))
+        slots = {outcome.action.slot for outcome in failed}
+        self._failures = {slot: self._failures.get(slot, 0) + 1 for slot in slots}
+        # What could not be saved moves again in the next cycle: no restlessness of ours.
+        moved = {r.slot for r in made.decision.reasons if r.changed} - slots
+        self._restless = {slot: self._restless.get(slot, 0) + 1 for slot in moved}
+        restless = {slot for slot, count in self._restless.items() if count > MOST_AT_ONCE}
+        for slot in sorted(restless, key=str):
+            sentence = "its state changes without rest: a fault of ours, slowed down"
+            self._told.fault(telling.line(slot, sentence))
+        if not slots and not restless:
+            self._look_again = made.decision.look_again
             return
-        self._failures = 0
-        self._restless = self._restless + 1 if any(r.changed for r in decision.reasons) else 0
-        if self._restless > MOST_AT_ONCE:
-            self._told.fault("states change without rest: a fault of ours, slowed down")
-            self._look_again = self.world.clock.now().plus(FAULT_PAUSE)
+        counts = [*self._failures.values(), *(1 for _slot in restless)]
+        pause = min(FAULT_PAUSE * 2 ** min(min(counts) - 1, 10), LONGEST_PAUSE)
+        others = made.look_again(without=slots | restless)
+        retry = self.world.clock.now().plus(pause)
+        self._look_again = min(others, retry, key=lambda moment: moment.seconds)
 
-    def _show(self, decision: Decision, now: Instant) -> None:
+    def _show(self, made: Plan) -> None:
         def draw() -> NodeStatus:
-            status = portrait.portray(self.observation, self.stored, self.policy, decision, now)
+            status = portrait.portray(made, self.stored)
             return replace(status, alarms=(*self.alarms, *self._failed, *status.alarms))
 
-        try:
-            self.world.show(draw)
-        except StoreError as error:
-            self._told.fault(f"the status is not written: {error}")
+        def show() -> None:
+            try:
+                self.world.show(draw)
+            except StoreError as error:
+                self._told.fault(f"the status is not written: {error}")
+
+        self._catch("the status cannot be drawn", show)
 
 
 def apply(stored: Stored, action: Action) -> Stored:

@@ -125,13 +125,14 @@ class Teller:
         """Tell whether this fault of our own was not told of yet."""
         return fault not in self._faults
 
-    def fault(self, sentence: str) -> None:
-        """Tell of a fault of our own, once per sentence."""
+    def fault(self, sentence: str, error: Exception | None = None) -> None:
+        """Tell of a fault of our own, with its traceback, once per sentence."""
         if self.is_new(sentence):
             if len(self._faults) >= MOST_FAULTS:
                 self._faults.clear()
             self._faults.add(sentence)
-            self._logger.error("%s", sentence, extra=log.fields(log.Event.FAULT, reason=sentence))
+            extra = log.fields(log.Event.FAULT, reason=sentence)
+            self._logger.error("%s", sentence, exc_info=error, extra=extra)
 
     # ---- sources ---------------------------------------------------------------------------------
     def observation(self, before: Observation, after: Observation) -> None:

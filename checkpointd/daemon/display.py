@@ -11,7 +11,7 @@ from checkpointd import __version__
 from checkpointd.clock import Clock
 from checkpointd.errors import StoreError
 from checkpointd.model.moments import Instant
-from checkpointd.model.status import NodeStatus, timeless
+from checkpointd.model.status import NodeStatus
 from checkpointd.store import status as status_file
 
 EVERY = 1.0
@@ -41,10 +41,9 @@ class Display:
             return
         self.pending = False
         self._shown_at = now
-        drawn = self._sign(draw())
-        picture = timeless(drawn)
+        picture = self._sign(draw())
         if picture != self._shown:
-            self._write(status_file.write_status(drawn))
+            self._write(status_file.write_status(picture))
             self._shown = picture
 
     def _sign(self, status: NodeStatus) -> NodeStatus:

@@ -59,6 +59,12 @@ def _hold_start(observation: Observation) -> Instant | None:
     return max(moments, key=lambda moment: moment.seconds)
 
 
+def is_lease_fresh(scene: Scene) -> bool:
+    """Tell whether the lease was read a short while ago: an older look says nothing of now."""
+    lease, stale = scene.observation.lease, scene.policy.times.lease_stale
+    return isinstance(lease, Seen) and scene.now.seconds_since(lease.at) <= stale
+
+
 def judge_cut_off(scene: Scene) -> Is:
     """Rule 3c: the lease has not moved for 40 s, and that has been so for 60 s.
 
@@ -68,7 +74,7 @@ def judge_cut_off(scene: Scene) -> Is:
     lease, times = scene.observation.lease, scene.policy.times
     if isinstance(lease, Unknown):
         return Is.NO if scene.timers.passed(lease.since, times.cut_off) else Is.UNKNOWN
-    if scene.now.seconds_since(lease.at) > times.lease_stale:
+    if not is_lease_fresh(scene):
         return Is.NO
     still = lease.at.seconds_since(lease.since) >= times.lease_stale + times.cut_off
     return Is.YES if still else Is.NO

@@ -149,7 +149,7 @@ def _stops(checkpoint: Checkpoint, scene: Scene) -> Iterator[Action]:
         return
     late = scene.timers.passed(checkpoint.stopped_at, grace + scene.policy.times.stop_extra)
     seen = isinstance(scene.observation.machine, Seen)
-    if late or (seen and not runs.is_source_ready(scene.observation)):
+    if late or (seen and not scene.source_ready):
         yield StopCopy(checkpoint.slot, activation.uid, grace)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from checkpointd.decide import deadlines, runs, words
 from checkpointd.decide import heir as heirs
-from checkpointd.decide import scene as scenes
 from checkpointd.decide.runs import Judgement
 from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Generation, Word
@@ -38,7 +37,7 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
     heir_state = heirs.judge_heir(checkpoint, heir, heirs.Local(heir_runs, managed.answer), scene)
     evidence = Evidence(
         frozen=scene.frozen,
-        order=scenes.find_order(scene.observation, slot_key(checkpoint), scene.wall),
+        order=scene.order,
         api=scene.api,
         want=words.find_want(checkpoint),
         owner=_judge_owner(checkpoint, scene),
@@ -52,7 +51,7 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
         serves_api=checkpoint.serves_api,
         hold_over=deadlines.is_hold_over(checkpoint, scene),
         tombstone_hold_over=deadlines.is_tombstone_hold_over(checkpoint, scene),
-        cut_off=deadlines.judge_cut_off(scene),
+        cut_off=scene.cut_off,
         dwell_over=deadlines.is_dwell_over(checkpoint, scene),
         deadline_over=deadlines.is_deadline_over(checkpoint, scene),
         grace_over=deadlines.is_grace_over(checkpoint, scene),
@@ -64,8 +63,7 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
             scene.policy.times.retire_node_deleted,
         ),
         has_generation=choose(checkpoint) is not None,
-        can_stop=isinstance(scene.observation.runtime, Seen)
-        or runs.is_source_ready(scene.observation),
+        can_stop=isinstance(scene.observation.runtime, Seen) or scene.source_ready,
         rebooted=_is_rebooted(checkpoint, scene),
         heir_settled=heir is not None
         and scene.timers.passed(
@@ -73,11 +71,6 @@ def find(checkpoint: Checkpoint, scene: Scene) -> Findings:
         ),
     )
     return Findings(evidence=evidence, runs=running, copy_runs=copy, managed=managed, heir=heir)
-
-
-def slot_key(checkpoint: Checkpoint) -> str:
-    """Return the name of the slot in ``overrides/``."""
-    return f"{checkpoint.slot.namespace}.{checkpoint.slot.name}"
 
 
 def choose(checkpoint: Checkpoint) -> Generation | None:
@@ -150,7 +143,7 @@ def _is_copy_gone(checkpoint: Checkpoint, copy_runs: Is, scene: Scene) -> bool:
         return False
     if _is_rebooted(checkpoint, scene):
         return _has_no_sandbox(scene.observation, activation.uid)
-    if runs.is_source_ready(scene.observation):
+    if scene.source_ready:
         return _has_no_sandbox(scene.observation, activation.uid)
     if isinstance(scene.observation.runtime, Unknown):
         return False  # nobody could have stopped it, nor would anybody see a new sandbox (rule 9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from checkpointd.decide import effects, runs
 from checkpointd.decide.evidence import Findings
@@ -138,11 +138,10 @@ def _manifest_alarms(checkpoint: Checkpoint, scene: Scene) -> Iterator[str]:
 
 
 # ---- pods without a checkpoint ----------
-def waiting_reasons(pods: tuple[ApiPod, ...], stored: Stored, scene: Scene) -> Iterator[Reason]:
-    """Say why marked pods have no checkpoint yet."""
-    used: dict[str, int] = {}
-    for slot in stored.checkpoints:
-        used[slot.namespace] = used.get(slot.namespace, 0) + 1
+def waiting_reasons(
+    pods: tuple[ApiPod, ...], used: Mapping[str, int], scene: Scene
+) -> Iterator[Reason]:
+    """Say why marked pods have no checkpoint yet; ``used`` counts those of each namespace."""
     for pod in pods:
         sentence = _waiting_sentence(pod, used.get(pod.namespace, 0), scene)
         if sentence:

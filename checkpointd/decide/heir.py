@@ -119,7 +119,7 @@ def _kubelet_acts(managed: Is, scene: Scene) -> bool:
     if isinstance(scene.observation.kubelet_list, Seen):
         return managed is Is.YES
     lease, stale = scene.observation.lease, scene.policy.times.lease_stale
-    if isinstance(lease, Unknown) or scene.now.seconds_since(lease.at) > stale:
+    if isinstance(lease, Unknown) or not scene.lease_is_fresh:
         return False
     watched = scene.timers.passed(scene.observation.available.get("lease"), stale)
     return watched and lease.at.seconds_since(lease.since) < LEASE_RENEWED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from checkpointd.decide import words
@@ -103,14 +103,15 @@ def _discover(observation: Observation) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def all_gone_since(checkpoints: Iterable[Checkpoint], scene: Scene) -> Instant | None:
-    """Return since when all of two or more checkpoints have been gone at once (rule 5)."""
+def all_gone_since(checkpoints: Collection[Checkpoint], count: int, scene: Scene) -> Instant | None:
+    """Return since when all of two or more checkpoints have been gone at once (rule 5).
+
+    Of some of ``count`` nothing may be known now: they speak neither for it nor against it.
+    """
     known = scene.record.all_gone_since if scene.record is not None else None
-    if scene.api is not Api.TRUSTED:
+    if scene.api is not Api.TRUSTED or (count and not checkpoints):
         return known
-    all_known = list(checkpoints)
-    gone = [c for c in all_known if words.find_want(c) is not Want.HERE]
-    if len(all_known) < 2 or len(gone) < len(all_known):
+    if count < 2 or any(words.find_want(each) is Want.HERE for each in checkpoints):
         return None
     if known is not None and known.boot_id == scene.now.boot_id:
         return known

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from checkpointd.decide import coming, evidence, follow, plan, table
+from checkpointd.decide import coming, evidence, follow, newcomers, table
 from checkpointd.decide.evidence import Findings
+from checkpointd.decide.plan import Plan
 from checkpointd.decide.runs import Judgement
 from checkpointd.decide.scene import Scene
+from checkpointd.decide.table import Row
 from checkpointd.model.checkpoint import Checkpoint, Stored
-from checkpointd.model.decision import Decision, Reason, Severity
-from checkpointd.model.evidence import Api, Is
+from checkpointd.model.decision import Reason, Severity
+from checkpointd.model.evidence import Api, Is, Order
 from checkpointd.model.files import Refused
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import NOT_YET_READ, Observation
@@ -35,11 +38,13 @@ from checkpointd.model.status import (
 )
 
 
-def portray(
-    observation: Observation, stored: Stored, policy: Policy, decision: Decision, now: Instant
-) -> NodeStatus:
-    """Draw the picture; who draws it (version, process, socket) is for the daemon to add."""
-    scene = plan.set_scene(observation, stored, policy, now)
+def portray(plan: Plan, stored: Stored) -> NodeStatus:
+    """Draw the picture of a plan and of what is stored since it was carried out.
+
+    Who draws it (version, process, socket) is for the daemon to add.
+    """
+    scene, decision = plan.scene, plan.decision
+    observation = scene.observation
     alarms = [r for r in decision.reasons if r.severity is Severity.ALARM]
     refused = tuple(_refused(stored, scene))
     told = {*stored.checkpoints, *(pod.slot for pod, _ in refused)}
@@ -49,15 +54,15 @@ def portray(
         version="",
         pid=0,
         started=observation.started,
-        written=now,
+        written=scene.now,
         summary=decision.summary,
         api=_api(scene),
         kubelet=_kubelet(observation),
         runtime=_runtime(observation),
-        sources=tuple(_sources(observation, policy)),
+        sources=tuple(_sources(observation, scene.policy)),
         checkpoints=tuple(
-            _checkpoint(checkpoint, scene, alarms)
-            for _slot, checkpoint in sorted(stored.checkpoints.items())
+            _checkpoint(checkpoint, plan, [r for r in alarms if r.slot == checkpoint.slot])
+            for checkpoint in sorted(stored.checkpoints.values(), key=_by_name)
         ),
         refused=tuple(status for _, status in refused),
         ignored=tuple(_ignored(scene)),
@@ -189,7 +194,7 @@ def _source(name: str, reading: Seen[object] | Unknown, *, needed: bool, off: bo
 
 
 def _refused(stored: Stored, scene: Scene) -> Iterator[tuple[ApiPod, RefusedStatus]]:
-    for pod in plan.unstored(stored, scene):
+    for pod in newcomers.find(stored, scene):
         reading = scene.observation.candidates.get(pod.uid)
         if isinstance(reading, Seen) and isinstance(reading.value, Refused):
             status = RefusedStatus(
@@ -205,10 +210,38 @@ def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:
 
 
 # ---- one slot ------------------------------------------------------------------------------------
-def _checkpoint(checkpoint: Checkpoint, scene: Scene, alarms: Iterable[Reason]) -> CheckpointStatus:
-    findings = evidence.find(checkpoint, scene)
-    row = table.step(checkpoint.phase, findings.evidence)
-    generation = _generation(checkpoint)
+def _by_name(checkpoint: Checkpoint) -> tuple[str, str]:
+    return checkpoint.slot.namespace, checkpoint.slot.name
+
+
+def _checkpoint(checkpoint: Checkpoint, plan: Plan, alarms: Iterable[Reason]) -> CheckpointStatus:
+    told = _plain(checkpoint, tuple(reason.sentence for reason in alarms))
+    known = plan.slots.get(checkpoint.slot)
+    if known is not None and known.fault is not None:
+        return replace(told, rule="alarm", sentence=known.fault.sentence)
+    row, findings = _weigh(checkpoint, plan)
+    order = findings.evidence.order
+    return replace(
+        told,
+        rule=row.rule,
+        sentence=row.says,
+        order="" if order is Order.NONE else order.value,
+        evidence=tuple(_answers(checkpoint, findings, plan.scene)),
+        next=coming.come(checkpoint, findings.evidence, plan.scene),
+    )
+
+
+def _weigh(checkpoint: Checkpoint, plan: Plan) -> tuple[Row, Findings]:
+    """Return what was found for the slot; anew, where that has moved it."""
+    known = plan.slots.get(checkpoint.slot)
+    findings = known.findings if known is not None and known.is_about(checkpoint) else None
+    if findings is None:
+        findings = evidence.find(checkpoint, plan.basis.of_slot(checkpoint.slot, checkpoint))
+    return table.step(checkpoint.phase, findings.evidence), findings
+
+
+def _plain(checkpoint: Checkpoint, alarms: tuple[str, ...]) -> CheckpointStatus:
+    """Return what is stored of a slot."""
     successor = checkpoint.successor
     return CheckpointStatus(
         namespace=checkpoint.slot.namespace,
@@ -216,18 +249,15 @@ def _checkpoint(checkpoint: Checkpoint, scene: Scene, alarms: Iterable[Reason]) 
         phase=checkpoint.phase,
         since=checkpoint.since,
         kind=checkpoint.kind,
-        rule=row.rule,
-        sentence=row.says,
+        rule="",
+        sentence="",
         parent=PodStatus(name=checkpoint.parent.name, uid=checkpoint.parent.uid),
         successor=PodStatus(name=successor.name, uid=successor.uid) if successor else None,
         serves_api=checkpoint.serves_api,
-        generation=generation,
+        generation=_generation(checkpoint),
         generations=len(checkpoint.generations),
         activation=_activation(checkpoint),
-        order="" if findings.evidence.order.value == "none" else findings.evidence.order.value,
-        evidence=tuple(_answers(checkpoint, findings, scene)),
-        next=coming.come(checkpoint, findings.evidence, scene),
-        alarms=tuple(r.sentence for r in alarms if r.slot == checkpoint.slot),
+        alarms=alarms,
         warnings=_warnings(checkpoint),
         refusal=checkpoint.refusal,
         history=checkpoint.history,

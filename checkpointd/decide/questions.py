@@ -5,12 +5,12 @@ Steady state costs the API server one open watch per kind and nothing else (desi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from checkpointd.decide import deadlines, follow
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
-from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
+from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.evidence import Api, Heir, Is, Owner, Want
 from checkpointd.model.files import Candidate
@@ -53,29 +53,28 @@ def _machine_pace(scene: Scene) -> float:
     return CALM if live else 5.0
 
 
-def ask_candidates(pods: tuple[ApiPod, ...], stored: Stored, scene: Scene) -> Iterator[Question]:
-    """Ask for the files and the rendering of each marked pod.
+def ask_candidate(pod: ApiPod, before: Checkpoint | None, scene: Scene) -> Question:
+    """Ask for the files and the rendering of a marked pod; ``before`` is its slot as stored.
 
     A rendering whose bytes were dropped, and whose generation has been pruned since, is asked anew.
     """
-    for pod in pods:
-        reading = scene.observation.candidates.get(pod.uid)
-        found = reading.value if isinstance(reading, Seen) else None
-        checkpoint = stored.checkpoints.get(pod.slot)
-        known = (
-            checkpoint is not None
-            and isinstance(found, Candidate)
-            and (checkpoint.generation(found.hash) is not None)
-        )
-        missing = isinstance(found, Candidate) and follow.lacks_bytes(found) and not known
-        after = scene.now if missing else None
-        # The kubelet itself takes a minute or more to bring new content into a volume.
-        period = CALM if known else 10.0
-        yield Question(Topic.CANDIDATE, target=pod.uid, slot=pod.slot, period=period, after=after)
+    reading = scene.observation.candidates.get(pod.uid)
+    found = reading.value if isinstance(reading, Seen) else None
+    candidate = found if isinstance(found, Candidate) else None
+    known = (
+        before is not None
+        and candidate is not None
+        and before.generation(candidate.hash) is not None
+    )
+    missing = candidate is not None and follow.lacks_bytes(candidate) and not known
+    after = scene.now if missing else None
+    # The kubelet itself takes a minute or more to bring new content into a volume.
+    period = CALM if known else 10.0
+    return Question(Topic.CANDIDATE, target=pod.uid, slot=pod.slot, period=period, after=after)
 
 
 def ask_slot(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterator[Question]:
-    """Ask for what one slot's next decision needs."""
+    """Ask for what one slot's next decision needs, candidates aside."""
     pace = _pace(checkpoint, findings, scene)
     for uid in sorted(follow.pod_uids(checkpoint)):
         yield Question(Topic.PROCESSES, target=uid, slot=checkpoint.slot, period=pace)
@@ -91,9 +90,10 @@ def _expects_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> bo
     """
     if not checkpoint.serves_api or scene.observation.api_contact.reached:
         return False
-    young = scene.now.seconds_since(checkpoint.since) < EXPECTED_FOR
     runs = Is.YES in (findings.evidence.runs, findings.evidence.copy_runs)
-    return checkpoint.phase.is_active and young and runs
+    if not checkpoint.phase.is_active or not runs:
+        return False
+    return not scene.timers.passed(checkpoint.since, EXPECTED_FOR)
 
 
 def _pace(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> float:
@@ -103,21 +103,22 @@ def _pace(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> float:
         moving = checkpoint.phase is not Phase.SERVING or (
             handing and findings.evidence.api is Api.TRUSTED
         )
-        since = max(
-            (moment.seconds for moment in _moments(checkpoint, findings, scene)), default=0.0
-        )
-        urgent = moving and scene.now.seconds - since < URGENT_FOR
-        return URGENT if urgent else (1.0 if moving else WATCHFUL)
+        if not moving:
+            return WATCHFUL
+        moved = _last_move(checkpoint, findings, scene)
+        return 1.0 if scene.timers.passed(moved, URGENT_FOR) else URGENT
     wanted = findings.evidence.want is Want.HERE and findings.evidence.runs is not Is.YES
     tombstone = checkpoint.phase is Phase.TOMBSTONE and findings.evidence.runs is not Is.NO
     return 1.0 if wanted or tombstone else CALM
 
 
-def _moments(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> list[Instant]:
+def _last_move(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Instant:
+    """Return when state, contact or the next pod last changed, in this boot if one of them did."""
     instants = [checkpoint.since, scene.observation.api_contact.reached_since]
     if findings.heir is not None:
         instants.append(findings.heir.at)
-    return [instant for instant in instants if instant.boot_id == scene.now.boot_id]
+    of_boot = [instant for instant in instants if instant.boot_id == scene.now.boot_id]
+    return max(of_boot or instants, key=lambda instant: instant.seconds)
 
 
 def _ask_runtime(
@@ -162,7 +163,7 @@ def _ask_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
         yield Question(Topic.LEASE, period=10.0)
 
 
-def merge(questions: Iterator[Question]) -> frozenset[Question]:
+def merge(questions: Iterable[Question]) -> frozenset[Question]:
     """Ask each thing once, as often and as soon as the most urgent asks."""
     merged: dict[tuple[Topic, str], Question] = {}
     for question in questions:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from checkpointd.decide.timers import Timers
 from checkpointd.model.checkpoint import NodeRecord
-from checkpointd.model.evidence import Api, Order
+from checkpointd.model.evidence import Api, Is, Order
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import Observation, Verb, World
 from checkpointd.model.pods import ApiPod
@@ -20,17 +21,25 @@ COMING_UP = frozenset({"starting", "running", "degraded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Hold what all slots of one decision share."""
+    """Hold what all slots of one decision share; ``concern`` makes the part of it for one slot.
+
+    ``pods`` are by UID. ``order`` is the operator's for the slot. ``source_ready``, ``cut_off`` and
+    ``lease_is_fresh`` are found once for the node: ``runs.is_source_ready`` and ``deadlines``.
+    """
 
     observation: Observation
     record: NodeRecord | None
     policy: Policy
     api: Api
     frozen: bool
-    timers: Timers
+    timers: Timers = field(compare=False)
     wall: str
     all_gone_since: Instant | None
-    pods: dict[str, ApiPod]
+    pods: Mapping[str, ApiPod]
+    order: Order = Order.NONE
+    source_ready: bool = False
+    cut_off: Is = Is.UNKNOWN
+    lease_is_fresh: bool = False
 
     @property
     def now(self) -> Instant:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from checkpointd.model.checkpoint import Activation, Checkpoint, NodeRecord
@@ -157,15 +157,25 @@ class Reason:
     next_at: Instant | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Say for which slot nothing could be decided, by a fault of ours, and what was raised."""
+
+    slot: Slot
+    sentence: str
+    error: Exception = field(compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Hold the answer of one cycle."""
+    """Hold the answer of one cycle. Each of ``faults`` is among the reasons too."""
 
     actions: tuple[Action, ...]
     questions: frozenset[Question]
     reasons: tuple[Reason, ...]
     look_again: Instant
     summary: str
+    faults: tuple[Fault, ...] = ()
 
     @property
     def starts(self) -> bool:

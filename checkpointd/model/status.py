@@ -8,7 +8,7 @@ prints one removes control characters first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from checkpointd.model.checkpoint import Phase, Transition
@@ -82,13 +82,14 @@ class RuntimeStatus:
 class SourceStatus:
     """Say what one source says: ``since`` when without a break, ``at`` its last reading.
 
+    The moment of a look does not count in a comparison: what was seen does.
     ``needed`` sources make the node degraded while they are unknown; the others are optional.
     """
 
     name: str
     state: SourceState
     since: Instant | None = None
-    at: Instant | None = None
+    at: Instant | None = field(default=None, compare=False)
     why: str = ""
     needed: bool = True
 
@@ -125,11 +126,11 @@ class ActivationStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessStatus:
-    """Say what one witness says to a question, read ``at``."""
+    """Say what one witness says to a question, read ``at`` (which does not count, as above)."""
 
     source: str
     says: str
-    at: Instant | None = None
+    at: Instant | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,7 @@ class OrderStatus:
 class NodeStatus:
     """Hold all of status.json. ``written`` is when this picture was made, ``started`` the daemon.
 
+    Two pictures are equal where nothing but times of reading and of writing differ.
     ``frozen`` is why starts and removals wait while the machine goes down, "" if they do not.
     """
 
@@ -232,7 +234,7 @@ class NodeStatus:
     version: str
     pid: int
     started: Instant
-    written: Instant
+    written: Instant = field(compare=False)
     summary: str
     api: ApiStatus
     kubelet: KubeletStatus
@@ -255,21 +257,3 @@ class NodeStatus:
         if self.alarms or self.refused or unknown or self.api.state is not Api.TRUSTED:
             return Health.DEGRADED
         return Health.DEGRADED if Health.DEGRADED in each else Health.HEALTHY
-
-
-def timeless(status: NodeStatus) -> NodeStatus:
-    """Return the picture without the times of reading: if no more changed, nothing is written."""
-    return replace(
-        status,
-        written=status.started,
-        sources=tuple(replace(source, at=None) for source in status.sources),
-        checkpoints=tuple(_timeless_checkpoint(each) for each in status.checkpoints),
-    )
-
-
-def _timeless_checkpoint(checkpoint: CheckpointStatus) -> CheckpointStatus:
-    answers = tuple(
-        replace(answer, witnesses=tuple(replace(w, at=None) for w in answer.witnesses))
-        for answer in checkpoint.evidence
-    )
-    return replace(checkpoint, evidence=answers)

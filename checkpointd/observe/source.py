@@ -100,6 +100,7 @@ class SourceThread:
         self.clock = clock
         self.stopping = threading.Event()
         self.lock = threading.Lock()
+        self._all_asked: frozenset[Question] = frozenset()
         self._asked: tuple[Question, ...] = ()
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -117,6 +118,9 @@ class SourceThread:
 
     def ask(self, questions: frozenset[Question]) -> None:
         """Take over the questions of this source's topics; wake if they differ from the last."""
+        if questions is self._all_asked:
+            return
+        self._all_asked = questions
         mine = tuple(question for question in questions if question.topic in self.topics)
         with self.lock:
             changed = set(mine) != set(self._asked)

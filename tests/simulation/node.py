@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkpointd.decide import decide, fold
+from checkpointd.decide import decide, fold, plan, portrait, slots
+from checkpointd.decide.plan import Plan
+from checkpointd.decide.slots import SlotPlan
 from checkpointd.model.checkpoint import Activation, Checkpoint, Phase, Stored
 from checkpointd.model.decision import (
     Action,
@@ -48,6 +50,7 @@ class Node(Sources):
     check_unknown: bool = False
     stored: Stored = field(default_factory=lambda: Stored(node=None, checkpoints={}))
     seen: Observation | None = None
+    plan: Plan | None = None
     crash_after: int | None = None
     log: list[str] = field(default_factory=list[str])
     starts: list[tuple[float, Slot, str]] = field(default_factory=list[tuple[float, Slot, str]])
@@ -66,7 +69,7 @@ class Node(Sources):
 
     def restart_daemon(self) -> None:
         """Kill the daemon; what it knew is what it stored."""
-        self.seen = None
+        self.seen, self.plan = None, None
         self.questions = frozenset()
         self.answered, self.last = {}, {}
 
@@ -95,7 +98,9 @@ class Node(Sources):
         decision: Decision | None = None
         for _ in range(4):
             observation = fold.fold(observation, self._facts(), now, build.POLICY.times)
-            decision = decide(observation, self.stored, self.policy, now)
+            self.plan = plan.make(observation, self.stored, self.policy, now, self.plan)
+            decision = self.plan.decision
+            self._check_made(self.plan)
             self.done += len(decision.actions)
             if self.check_unknown and int(self.now / TICK) % 19 == 0:
                 self._check_unknown(observation, decision)
@@ -123,6 +128,31 @@ class Node(Sources):
             added = effects_of(decide(blind, self.stored, self.policy, self.at())) - allowed - again
             if added:
                 raise BrokenError(f"{source} Unknown adds {added}")
+
+    def _check_made(self, made: Plan) -> None:
+        """Check that what was taken over from the plan before would be decided again.
+
+        And that a slot's own part of the scene says as much of it as the whole.
+        """
+        seen, now = made.scene.observation, made.scene.now
+        anew = plan.make(seen, self.stored, self.policy, now)
+        if made.decision != anew.decision:
+            raise BrokenError(f"taken over: {made.decision}\ndecided anew: {anew.decision}")
+        if int(self.now / TICK) % 7 == 0:
+            if portrait.portray(made, self.stored) != portrait.portray(anew, self.stored):
+                raise BrokenError("the picture of what was taken over is another")
+            for slot, planned in anew.slots.items():
+                self._check_share(slot, planned, made)
+
+    def _check_share(self, slot: Slot, planned: SlotPlan, made: Plan) -> None:
+        if planned.share is None:
+            return
+        timers = made.scene.timers.fresh()
+        whole = replace(made.scene, order=planned.share.order, timers=timers)
+        followed = slots.follow_words(planned.share, whole, None)
+        assert isinstance(followed, Checkpoint)
+        if slots.plan_slot(planned.share, followed, whole) != planned:
+            raise BrokenError(f"{slot}: its part of the scene says other than the whole")
 
     @property
     def policy(self) -> Policy:

@@ -10,16 +10,19 @@ import pytest
 
 from checkpointd.clock import Clock
 from checkpointd.cycle import Cycle, World
-from checkpointd.model.checkpoint import Checkpoint
+from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.decision import Action, Outcome, PlaceManifest, Question, SaveCheckpoint
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import (
     ApiRefused,
     Fact,
     Observation,
+    Override,
     OverridesRead,
     RuntimeRead,
+    Verb,
 )
+from checkpointd.model.pods import Slot
 from checkpointd.model.status import NodeStatus
 from tests.builders import observations as build
 
@@ -44,6 +47,8 @@ class Fakes:
     clock: Stopped = field(default_factory=Stopped)
     error: str = ""
     fails_at: type[Action] | None = None
+    fails_for: Slot | None = None
+    bug: Exception | None = None
     manager: Seen[str] | Unknown = field(default_factory=lambda: build.seen("running"))
     facts: tuple[Fact, ...] = ()
     performed: list[Action] = field(default_factory=list[Action])
@@ -55,6 +60,9 @@ class Fakes:
     def perform(self, action: Action) -> Outcome:
         self.performed.append(action)
         fails = self.fails_at is not None and isinstance(action, self.fails_at)
+        fails = fails and self.fails_for in (None, action.slot)
+        if fails and self.bug is not None:
+            raise self.bug
         return Outcome(action=action, error=self.error if fails else "", seconds=0.0)
 
     def drain(self, timeout: float) -> tuple[Fact, ...]:
@@ -88,6 +96,10 @@ class Fakes:
 
     def placed(self) -> int:
         return sum(isinstance(action, PlaceManifest) for action in self.performed)
+
+
+WEB = build.checkpoint(build.word("web", controller=None), serves_api=True)
+"""A second slot, to be started as well."""
 
 
 def to_start() -> Observation:
@@ -195,6 +207,73 @@ def test_a_fact_that_cannot_be_folded_does_not_end_the_daemon_at_its_start() -> 
     cycle = fakes.cycle()
     cycle.first()
     assert cycle.faults == 1
+
+
+# ---- one slot's fault costs that slot alone ------------------------------------------------------
+def test_a_slot_that_cannot_be_decided_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("checkpointd").propagate = True
+    fakes = Fakes()
+    copy = build.activation(grace_seconds=10**400)
+    hostile = build.checkpoint(WEB.parent, phase=Phase.STOPPING, activation=copy)
+    cycle = fakes.cycle(STORED, hostile)
+    for _ in range(3):
+        cycle.observation = build.silent(runtime=build.runtime(copy.uid))
+        cycle.run_once(0)
+    assert {a.slot for a in fakes.performed if isinstance(a, PlaceManifest)} == {STORED.slot}
+    assert cycle.stored.checkpoints[hostile.slot] is hostile
+    assert cycle.faults == 3
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+    assert fakes.shown is not None
+    (shown,) = [each for each in fakes.shown.checkpoints if each.slot == hostile.slot.name]
+    assert "OverflowError" in shown.alarms[0]
+    assert len(fakes.asked) == len(fakes.finished) == 3
+
+
+def test_a_fault_in_one_action_costs_no_other_slot(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("checkpointd").propagate = True
+    fakes = Fakes(bug=KeyError("volumes"), fails_at=PlaceManifest, fails_for=STORED.slot)
+    cycle = fakes.cycle(STORED, WEB)
+    cycle.observation = to_start()
+    cycle.run_once(0)
+    assert fakes.placed() == 2
+    assert cycle.faults == 1
+    assert cycle.stored.checkpoints[WEB.slot].phase is Phase.OFFERED
+    assert fakes.shown is not None
+    assert any("KeyError" in alarm and "ds.api" in alarm for alarm in fakes.shown.alarms)
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+def test_a_slot_whose_actions_fail_delays_no_other_s_deadline() -> None:
+    fakes = Fakes(error="no space", fails_at=SaveCheckpoint, fails_for=STORED.slot)
+    cycle = fakes.cycle(STORED, replace(WEB, not_before=build.at(1003)))
+    for _ in range(10):
+        cycle.observation = to_start()
+        cycle.run_once(0)
+    assert fakes.placed() == 0
+    cycle.run_once(10)
+    assert fakes.clock.at.seconds == 1003
+    assert {a.slot for a in fakes.performed if isinstance(a, PlaceManifest)} == {WEB.slot}
+
+
+def test_a_slot_whose_actions_fail_is_tried_again_after_its_own_pause() -> None:
+    fakes = Fakes(error="no space", fails_at=SaveCheckpoint, fails_for=STORED.slot)
+    cycle = fakes.cycle(STORED)
+    waited: list[float] = []
+    for _ in range(6):
+        cycle.observation = to_start()
+        began = fakes.clock.at.seconds
+        cycle.run_once(100)
+        waited.append(fakes.clock.at.seconds - began)
+    assert waited == [0, 1, 2, 4, 8, 10]
+
+
+def test_a_fact_that_cannot_be_folded_costs_no_other() -> None:
+    order = Override(verb=Verb.HOLD, until="", reason="Kim")
+    fakes = Fakes(facts=(Broken(), OverridesRead({"node": order})))
+    cycle = fakes.cycle()
+    cycle.run_once(0)
+    assert cycle.faults == 1
+    assert cycle.observation.overrides == {"node": order}
 
 
 class Broken(OverridesRead):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointd.decide import evidence, invariants, plan, table
+from checkpointd.decide import evidence, invariants, plan, slots, table
 from checkpointd.errors import InvariantError
 from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.decision import PlaceManifest, RemoveStore
@@ -26,11 +26,11 @@ def row(rule: str) -> table.Row:
 
 def planned(
     rule: str, before: Checkpoint = STORED, after: Checkpoint = OFFERED, **found: Any
-) -> plan.SlotPlan:
+) -> slots.SlotPlan:
     """Return the plan of a start, with evidence that the table would never have let pass."""
     findings = evidence.find(before, SCENE)
     assert after.activation is not None
-    return plan.SlotPlan(
+    return slots.SlotPlan(
         before=before,
         after=after,
         row=row(rule),
@@ -56,7 +56,7 @@ def test_a_sound_start_passes() -> None:
     ],
     ids=["runs", "unknown", "managed", "tombstone"],
 )
-def test_a_start_that_breaks_safety_is_refused(broken: plan.SlotPlan, words: str) -> None:
+def test_a_start_that_breaks_safety_is_refused(broken: slots.SlotPlan, words: str) -> None:
     with pytest.raises(InvariantError, match=words):
         invariants.check([broken], SCENE)
 

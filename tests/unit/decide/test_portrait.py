@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from checkpointd.decide import decide, portrait
+from checkpointd.decide import plan, portrait
 from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import Observation, Override, Verb
-from checkpointd.model.status import Health, NextStatus, NodeStatus, timeless
+from checkpointd.model.status import Health, NextStatus, NodeStatus
 from tests.builders import observations as build
 from tests.builders.observations import at, seen, silent
 
@@ -14,14 +14,13 @@ from tests.builders.observations import at, seen, silent
 def draw(observation: Observation, now: Instant, not_before: Instant | None = None) -> NodeStatus:
     """Return the picture at an instant, with one checkpoint."""
     store = build.stored(build.checkpoint(not_before=not_before))
-    decision = decide(observation, store, build.POLICY, now)
-    return portrait.portray(observation, store, build.POLICY, decision, now)
+    return portrait.portray(plan.make(observation, store, build.POLICY, now), store)
 
 
 def test_the_picture_of_a_node_at_rest_stays_the_same() -> None:
     before = draw(build.observation(runtime=seen(build.runtime(), read=999)), at(1000))
     after = draw(build.observation(runtime=seen(build.runtime(), read=1004)), at(1005))
-    assert timeless(before) == timeless(after)
+    assert before == after
 
 
 def test_what_waits_for_a_deadline_says_when() -> None:
@@ -39,8 +38,8 @@ def test_what_waits_for_the_world_names_no_time() -> None:
 def coming(observation: Observation, checkpoint: Checkpoint) -> NextStatus:
     """Return what comes next for one checkpoint."""
     store = build.stored(checkpoint)
-    decision = decide(observation, store, build.POLICY, at(1000))
-    (drawn,) = portrait.portray(observation, store, build.POLICY, decision, at(1000)).checkpoints
+    made = plan.make(observation, store, build.POLICY, at(1000))
+    (drawn,) = portrait.portray(made, store).checkpoints
     assert drawn.next is not None
     return drawn.next
 
@@ -78,8 +77,7 @@ def test_a_refused_pod_is_told_of_once() -> None:
         api_pods=seen((pod,)), candidates={pod.uid: seen(build.refused(pod))}
     )
     store = build.stored()
-    decision = decide(observation, store, build.POLICY, at(1000))
-    drawn = portrait.portray(observation, store, build.POLICY, decision, at(1000))
+    drawn = portrait.portray(plan.make(observation, store, build.POLICY, at(1000)), store)
     assert [each.name for each in drawn.refused] == ["api-2"]
     assert drawn.alarms == ()
     assert drawn.health is Health.DEGRADED
