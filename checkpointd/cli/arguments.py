@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from checkpointd import settings
-from checkpointd.cli import check, config, explain, render, screen, status, version
+from checkpointd.cli import check, config, doctor, explain, render, screen, status, version
 from checkpointd.errors import CheckpointdError, UsageError
 
 DESCRIPTION = "Keep marked pods of this Kubernetes node alive while no API server answers."
@@ -41,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
     "check": check,
     "render": render,
     "config": config,
+    "doctor": doctor,
     "version": version,
 }
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from checkpointd.json_fields import Json
 
+SHIPPED = "/usr/share/checkpointd/rbac"
+"""Where `make install` puts the roles that all nodes share."""
 THIS_NODE = "{node}"
 """Stands for the node's name in ``name``."""
 
@@ -96,7 +98,7 @@ class Permission:
             return "every node has it by itself: is this the node's own kubeconfig?"
         if self.role.per_node:
             return f"the role {self.role.name} grants it: checkpointd doctor --rbac"
-        return f"the role {self.role.name} grants it: /usr/share/checkpointd/rbac"
+        return f"the role {self.role.name} grants it: {SHIPPED}/{self.role.name}.yaml"
 
 
 GET_NODE = Permission(
