@@ -6,11 +6,15 @@ All that is shown to a server is read at one moment, as a whole. No value of it 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from checkpointd.clients import key_files
-from checkpointd.clients.exec_plugin import Login, Plugin
+from checkpointd.clients.http_proxy import Proxy
 from checkpointd.clients.key_files import Part
 from checkpointd.errors import SourceError
+
+if TYPE_CHECKING:
+    from checkpointd.clients.exec_plugin import Login, Plugin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class Credentials:
     token: Part | None = None
     other_token: Part | None = None
     plugin: Plugin | None = None
+    proxy: Proxy | None = None
     cluster_key: str = "kubeconfig"
     user_key: str = "kubeconfig"
     warnings: tuple[str, ...] = ()

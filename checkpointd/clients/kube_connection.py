@@ -23,7 +23,7 @@ import urllib3.connection
 import urllib3.connectionpool
 import urllib3.exceptions
 
-from checkpointd.clients import tls_words
+from checkpointd.clients import http_proxy, tls_words
 from checkpointd.clients.credentials import Credentials, Secrets
 from checkpointd.clients.tls_words import Remedies
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
@@ -125,7 +125,7 @@ class Dialer:
         """Connect and shake hands. Raises RefusedError, SilentError, RejectedError."""
         plain = connect(self._credentials, self._sockets, timeout)
         try:
-            address = cast("tuple[str, int]", plain.getpeername()[:2])
+            peer = self._find_peer(plain)
             _set_options(plain)
             secure = self._context.wrap_socket(plain, server_hostname=self._name)
         except ssl.SSLCertVerificationError as error:
@@ -135,8 +135,14 @@ class Dialer:
             plain.close()
             raise self.translate(error, "in the TLS handshake") from error
         self._sockets.add(secure)
-        self._last, self.peer = secure, Peer(*address)
+        self._last, self.peer = secure, peer
         return secure
+
+    def _find_peer(self, connected: socket.socket) -> Peer | None:
+        """Return who is at the other end; behind a proxy nobody knows."""
+        if self._credentials.proxy is not None:
+            return None
+        return Peer(*cast("tuple[str, int]", connected.getpeername()[:2]))
 
     def set_timeout(self, seconds: float) -> None:
         """Bound each further read of the last connection."""
@@ -148,7 +154,7 @@ class Dialer:
         if isinstance(error, ssl.SSLError) and tls_words.is_about_us(error):
             why = tls_words.explain_refusal(self._credentials, self._secrets)
             return RejectedError(f"{self._server}: it refuses our certificate: {why}")
-        return translate_connection(self._server, error, phase)
+        return translate_connection(self._credentials, error, phase)
 
     def _distrust(self, error: ssl.SSLCertVerificationError) -> str:
         """Say why, with what the server shows: that takes one more connection, now and then."""
@@ -182,7 +188,9 @@ def connect(credentials: Credentials, sockets: OpenSockets, timeout: float) -> s
 
     Each address is tried; the time is shared out among them.
     """
-    addresses = resolve(credentials.host, credentials.port, timeout)
+    proxy = credentials.proxy
+    host, port = (credentials.host, credentials.port) if proxy is None else (proxy.host, proxy.port)
+    addresses = resolve(host, port, timeout)
     failure: OSError = ConnectionRefusedError()
     for address in addresses:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -196,17 +204,32 @@ def connect(credentials: Credentials, sockets: OpenSockets, timeout: float) -> s
             sockets.add(opened)
             opened.settimeout(timeout / len(addresses))
             opened.connect(address)
+            if proxy is not None:
+                http_proxy.open_tunnel(opened, proxy, credentials.server)
+        except SilentError:
+            opened.close()
+            raise
         except OSError as error:
             opened.close()
             failure = error
         else:
             opened.settimeout(timeout)
             return opened
-    raise translate_connection(credentials.server, failure, "when connecting") from failure
+    raise translate_connection(credentials, failure, "when connecting") from failure
 
 
-def translate_connection(server: str, error: OSError, phase: str) -> SourceError:
-    """Say what a failure to connect, shake hands, write or read means."""
+def translate_connection(credentials: Credentials, error: OSError, phase: str) -> SourceError:
+    """Say what a failure to connect, shake hands, write or read means.
+
+    Through a proxy no server is known to refuse.
+    """
+    if credentials.proxy is None:
+        return _translate(credentials.server, error, phase)
+    translated = _translate(f"{credentials.server} through {credentials.proxy}", error, phase)
+    return SilentError(str(translated)) if isinstance(translated, RefusedError) else translated
+
+
+def _translate(server: str, error: OSError, phase: str) -> SourceError:
     if isinstance(error, TimeoutError):
         return SilentError(f"{server}: no answer in time {phase}")
     if isinstance(error, ConnectionRefusedError):

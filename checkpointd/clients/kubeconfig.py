@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from checkpointd import json_fields
-from checkpointd.clients import key_files, kubeconfig_exec, yaml_text
+from checkpointd.clients import http_proxy, key_files, yaml_text
 from checkpointd.clients.credentials import Credentials
-from checkpointd.clients.exec_plugin import Plugin, Spec
 from checkpointd.clients.key_files import Part, Stamp
 from checkpointd.clients.kubeconfig_section import Section
 from checkpointd.errors import FieldError, SourceError
@@ -33,7 +33,10 @@ _REFUSED_USER = {
     ),
 }
 
-Plugins = Callable[[Spec], Plugin]
+if TYPE_CHECKING:
+    from checkpointd.clients.exec_plugin import Plugin, Spec
+
+    Plugins = Callable[[Spec], Plugin]
 
 
 class Kubeconfig:
@@ -63,15 +66,17 @@ class Kubeconfig:
             self._plugin.stop()
 
     def _keep_plugin(self, spec: Spec) -> Plugin:
+        from checkpointd.clients.exec_plugin import Plugin
+
         if self._plugin is None or self._plugin.spec != spec:
             self._plugin = Plugin(spec)
         return self._plugin
 
 
-def read_kubeconfig(path: Path, plugins: Plugins = Plugin) -> Credentials:
+def read_kubeconfig(path: Path, plugins: Plugins | None = None) -> Credentials:
     """Read the current context of a kubeconfig in JSON or YAML. Raises SourceError.
 
-    ``plugins`` makes the plugin of an exec section.
+    ``plugins`` makes the plugin of an exec section; not given, it is a new one.
     """
     try:
         return _parse(_load(key_files.read_file(path, "kubeconfig")), path, plugins)
@@ -86,7 +91,7 @@ def _load(content: bytes) -> Json:
     return json_fields.as_object(yaml_text.parse_first(content, "kubeconfig"), "kubeconfig")
 
 
-def _parse(config: Json, path: Path, plugins: Plugins) -> Credentials:
+def _parse(config: Json, path: Path, plugins: Plugins | None) -> Credentials:
     name, context = _find_context(config)
     cluster_name = json_fields.optional_text(context, "cluster")
     if not cluster_name:
@@ -130,8 +135,7 @@ def _choose(names: list[str], plural: str) -> str:
     return "set it to one of " + ", ".join(f'"{name}"' for name in names[:10])
 
 
-def _combine(cluster: Section, user: Section, plugins: Plugins) -> Credentials:
-    cluster.refuse({"proxy-url": "a proxy is not supported: name the server itself"})
+def _combine(cluster: Section, user: Section, plugins: Plugins | None) -> Credentials:
     user.refuse(_REFUSED_USER)
     address = _server(cluster)
     insecure = cluster.boolean("insecure-skip-tls-verify")
@@ -148,8 +152,6 @@ def _combine(cluster: Section, user: Section, plugins: Plugins) -> Credentials:
         raise SourceError(f"{user.where(missing)}: missing: the other of the pair is there")
     token, other_token = _tokens(user)
     has_other = certificate is not None or token is not None
-    # client-go asks no plugin where there is anything else (exec.go, UpdateTransportConfig).
-    spec = None if has_other else kubeconfig_exec.read_spec(cluster, user, ca)
     host = address.hostname or ""
     return Credentials(
         host=host,
@@ -162,7 +164,9 @@ def _combine(cluster: Section, user: Section, plugins: Plugins) -> Credentials:
         client_key=key,
         token=token,
         other_token=other_token,
-        plugin=None if spec is None else plugins(spec),
+        # client-go asks no plugin where there is anything else (exec.go, UpdateTransportConfig).
+        plugin=None if has_other else _plugin(cluster, user, ca, plugins),
+        proxy=_proxy(cluster),
         cluster_key=f"{cluster.file}: {cluster.name}",
         user_key=f"{user.file}: {user.name}",
         warnings=tuple(_warnings(cluster, user, insecure=insecure, has_other=has_other)),
@@ -180,6 +184,23 @@ def _server(cluster: Section) -> SplitResult:
     if not server or not usable or "@" in address.netloc:
         raise SourceError(f"{cluster.where('server')}: expected https://<host>[:<port>]")
     return address
+
+
+def _plugin(
+    cluster: Section, user: Section, ca: Part | None, plugins: Plugins | None
+) -> Plugin | None:
+    if not user.fields.get("exec"):
+        return None
+    # Few nodes have one: the others do not pay for it.
+    from checkpointd.clients import exec_plugin, kubeconfig_exec
+
+    spec = kubeconfig_exec.read_spec(cluster, user, ca)
+    return exec_plugin.Plugin(spec) if plugins is None else plugins(spec)
+
+
+def _proxy(cluster: Section) -> http_proxy.Proxy | None:
+    url = cluster.text("proxy-url")
+    return http_proxy.parse(url, cluster.where("proxy-url")) if url else None
 
 
 def _tokens(user: Section) -> tuple[Part | None, Part | None]:

@@ -13,10 +13,8 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 """k8s.io/client-go/tools/clientcmd/client_config.go, clusterExtensionKey."""
 
 
-def read_spec(cluster: Section, user: Section, ca: Part | None) -> Spec | None:
-    """Return what a user's exec section says, None where there is none. Raises SourceError."""
-    if not user.get(json_fields.mapping, "exec"):
-        return None
+def read_spec(cluster: Section, user: Section, ca: Part | None) -> Spec:
+    """Return what a user's exec section says. Raises SourceError."""
     section = Section(user.file, f"{user.name}.exec", user.get(json_fields.mapping, "exec"))
     version, command = section.text("apiVersion"), section.text("command")
     if version not in exec_plugin.VERSIONS:
@@ -67,7 +65,9 @@ def _variables(section: Section) -> list[tuple[str, str]]:
 
 def _cluster_info(cluster: Section) -> dict[str, object]:
     """Return what a plugin may know (client-go's tools/clientcmd/client_config.go, ExecCluster)."""
-    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "disable-compression")
+    names = (
+        "server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression",
+    )  # fmt: skip
     found = {name: cluster.fields[name] for name in names if cluster.fields.get(name)}
     for extension in cluster.get(json_fields.objects, "extensions"):
         if extension.get("name") == EXEC_EXTENSION and extension.get("extension"):

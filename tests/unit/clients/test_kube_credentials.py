@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from checkpointd.clients.kube import KubeClient
-from checkpointd.errors import RefusedError, RejectedError, SourceError
+from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 from tests.fakes import pki
 from tests.fakes.api_access import NODE, Handed, bound_pod, hand
+from tests.fakes.api_faults import Fault
 from tests.fakes.api_server import ApiServer
 from tests.fakes.credential_plugin import CredentialPlugin
+from tests.fakes.http_proxy import HttpProxy
 
 NODE_PATH = f"/api/v1/nodes/{NODE}"
 NODE_USER = f"system:node:{NODE}"
@@ -335,3 +337,81 @@ def test_an_open_watch_runs_no_plugin(
         assert next(events).type == "ADDED"
         assert not client.is_outdated()
     assert plugin.runs == 1
+
+
+# ---- proxies ---------------------------------------------------------------------------------
+@pytest.fixture
+def proxy() -> Iterator[HttpProxy]:
+    with HttpProxy() as running:
+        yield running
+
+
+def behind(server: ApiServer, proxy: HttpProxy, directory: Path) -> None:
+    server.tokens["a"] = NODE_USER
+    url = proxy.url.replace("//", "//kim:secret@")
+    write(server, directory, {"token": "a"}, **{"proxy-url": url})
+
+
+def test_a_proxy_of_the_kubeconfig_is_gone_through_and_is_not_the_server(
+    server: ApiServer, handed: Handed, tmp_path: Path, proxy: HttpProxy
+) -> None:
+    behind(server, proxy, tmp_path)
+    client = handed.client()
+    client.get_node(NODE)
+    client.get_node(NODE)
+    (head,) = proxy.heads
+    assert head.startswith(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\n")
+    assert "Proxy-Authorization: Basic a2ltOnNlY3JldA==\r\n" in head
+    assert client.peer is None
+
+
+def test_a_server_that_refuses_the_proxy_is_silent_to_us(
+    server: ApiServer, handed: Handed, tmp_path: Path, proxy: HttpProxy
+) -> None:
+    behind(server, proxy, tmp_path)
+    server.stop()
+    with pytest.raises(SilentError, match="does not reach it: HTTP 502"):
+        handed.client().get_node(NODE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "wants other credentials: see "),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200", "no answer to CONNECT"),
+        (b"x" * 20000, "no answer to CONNECT"),
+    ],
+)
+def test_a_proxy_that_tunnels_nothing_is_named(
+    server: ApiServer,
+    handed: Handed,
+    tmp_path: Path,
+    proxy: HttpProxy,
+    answer: bytes,
+    why: str,
+) -> None:
+    behind(server, proxy, tmp_path)
+    proxy.answer = answer
+    with pytest.raises(SilentError) as caught:
+        handed.client().get_node(NODE)
+    assert why in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_proxy_that_is_down_is_no_refusal_by_the_server(
+    server: ApiServer, handed: Handed, tmp_path: Path
+) -> None:
+    with HttpProxy() as gone:
+        behind(server, gone, tmp_path)
+    with pytest.raises(SilentError, match=r"through the proxy .*: connection refused"):
+        handed.client().get_node(NODE)
+
+
+def test_a_server_that_resets_through_a_proxy_is_no_refusal_by_it(
+    server: ApiServer, handed: Handed, tmp_path: Path, proxy: HttpProxy
+) -> None:
+    behind(server, proxy, tmp_path)
+    server.break_(Fault.RESET)
+    with pytest.raises(SilentError, match="connection closed in the TLS handshake"):
+        handed.client().get_node(NODE)

@@ -162,6 +162,16 @@ def test_a_token_with_a_line_break_is_refused_without_being_told(tmp_path: Path)
     assert "hidden" not in str(caught.value)
 
 
+def test_a_proxys_password_is_shown_nowhere(tmp_path: Path) -> None:
+    cluster = {**TRUSTED, "proxy-url": "http://kim:hid%64en@proxy.example:3128"}
+    proxy = kubeconfig.read_kubeconfig(write(tmp_path, cluster, {})).proxy
+    assert proxy is not None
+    assert str(proxy) == "the proxy proxy.example:3128"
+    assert base64.b64decode(proxy.authorization.removeprefix("Basic ")) == b"kim:hidden"
+    assert "hid" not in repr(proxy)
+    assert proxy.authorization not in repr(proxy)
+
+
 def test_verification_that_is_switched_off_is_reported(tmp_path: Path) -> None:
     cluster: dict[str, object] = {"server": "https://a", "insecure-skip-tls-verify": True}
     found = kubeconfig.read_kubeconfig(write(tmp_path, cluster, {}))
@@ -179,7 +189,10 @@ def test_verification_that_is_switched_off_is_reported(tmp_path: Path) -> None:
         ({"server": 6443}, {}, "clusters[c].cluster.server"),
         ({"server": "https://a"}, {}, "clusters[c].cluster.certificate-authority"),
         ({**TRUSTED, "certificate-authority-data": "?"}, {}, "certificate-authority-data"),
-        ({**TRUSTED, "proxy-url": "http://p"}, {}, "clusters[c].cluster.proxy-url"),
+        ({**TRUSTED, "proxy-url": "socks5://p:1"}, {}, "speaks socks5 is not supported"),
+        ({**TRUSTED, "proxy-url": "https://u:hidden@p"}, {}, "clusters[c].cluster.proxy-url"),
+        ({**TRUSTED, "proxy-url": "http://u:hidden@"}, {}, "clusters[c].cluster.proxy-url"),
+        ({**TRUSTED, "proxy-url": "http://p:x"}, {}, "clusters[c].cluster.proxy-url"),
         (TRUSTED, {"client-certificate": "a"}, "users[u].user.client-key"),
         (TRUSTED, {"client-key": "a"}, "users[u].user.client-certificate"),
         (TRUSTED, {"exec": {"command": "aws"}}, "users[u].user.exec.apiVersion"),
