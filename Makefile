@@ -12,13 +12,15 @@ DESTDIR ?=
 PREFIX ?= /usr
 LIBDIR ?= $(PREFIX)/lib/checkpointd
 UNITDIR ?= /lib/systemd/system
+SHAREDIR ?= $(PREFIX)/share/checkpointd
 CONFDIR := /etc/checkpointd
 # The interpreter that the launcher names: the node's own, never one of a developer's.
 NODE_PYTHON ?= /usr/bin/python3
 
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
-INSTALLED := .venv/.installed
+INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
@@ -32,7 +34,7 @@ venv: $(INSTALLED)  ## Fill .venv with the tools and libraries of packaging/requ
 
 # pyproject.toml is not a prerequisite: what is installed is decided by the pinned list alone.
 $(INSTALLED): packaging/requirements-dev.txt
-	$(PYTHON) -m venv --clear .venv
+	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --no-deps $$(grep -E '^(setuptools|wheel)==' $<)
 	$(PIP) install --no-build-isolation --no-deps -r $<
 	$(PIP) install --no-build-isolation --no-deps -e .
@@ -46,6 +48,10 @@ demo: $(INSTALLED)  ## Lose the last API server and get it back, in a minute: no
 .PHONY: test
 test: $(INSTALLED)  ## All tests that need no root: unit, property, contract, integration, linters
 	$(PYTEST) -n $(JOBS) --dist load --maxschedchunk 2 -m "not e2e and not package"
+
+.PHONY: pythons
+pythons:  ## `make test` on Python 3.10 to 3.14, as many as are here or in Debian (PYTHONS="3.10 3.14")
+	tests/pythons $(PYTHONS)
 
 .PHONY: unit
 unit: $(INSTALLED)  ## The unit and property tests alone
@@ -64,6 +70,10 @@ format: $(INSTALLED)  ## Format the code
 config: $(INSTALLED)  ## Write etc/checkpointd.toml from the table of options in the code
 	$(BIN)/python -c 'from checkpointd.settings import write; print(write.shipped(), end="")' > etc/checkpointd.toml
 
+.PHONY: rbac
+rbac: $(INSTALLED)  ## Write packaging/rbac from the table of permissions in the code
+	$(BIN)/python -c 'from checkpointd.cli import rbac; rbac.write_shipped("packaging/rbac")'
+
 .PHONY: e2e
 e2e: $(INSTALLED)  ## On a real node: systemd, containerd, kubelet, control plane (root; builds them once)
 	tests/e2e/setup
@@ -78,7 +88,7 @@ bench: $(INSTALLED)  ## Measure against the budget on embedded nodes (BENCH="--p
 SOURCES := $(shell find checkpointd -name '*.py' 2>/dev/null)
 
 .PHONY: install
-install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, configuration
+install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, configuration, roles
 	rm -rf $(DESTDIR)$(LIBDIR)
 	for file in $(SOURCES); do install -D -p -m 0644 $$file $(DESTDIR)$(LIBDIR)/$$file || exit 1; done
 	$(NODE_PYTHON) -m compileall -q -s '$(DESTDIR)' $(DESTDIR)$(LIBDIR)/checkpointd
@@ -89,19 +99,22 @@ install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, confi
 	    sed 's|/usr/bin/checkpointd|$(PREFIX)/bin/checkpointd|' $$unit > $(DESTDIR)$(UNITDIR)/$${unit##*/} || exit 1; \
 	    chmod 0644 $(DESTDIR)$(UNITDIR)/$${unit##*/}; \
 	done
+	for role in packaging/rbac/*.yaml; do \
+	    install -D -p -m 0644 $$role $(DESTDIR)$(SHAREDIR)/rbac/$${role##*/} || exit 1; \
+	done
 	test -e $(DESTDIR)$(CONFDIR)/checkpointd.toml || \
 	    install -p -m 0644 etc/checkpointd.toml $(DESTDIR)$(CONFDIR)/checkpointd.toml
 	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload && systemctl enable --now checkpointd checkpointd-freeze"
 
 .PHONY: uninstall
 uninstall:  ## Remove what install put there, but for the configuration and /var/lib/checkpointd
-	rm -rf $(DESTDIR)$(LIBDIR)
+	rm -rf $(DESTDIR)$(LIBDIR) $(DESTDIR)$(SHAREDIR)
 	rm -f $(DESTDIR)$(PREFIX)/bin/checkpointd
 	for unit in systemd/*.service; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
 	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload"
 
 .PHONY: clean
 clean:  ## Remove what building and testing left behind, and .venv
-	rm -rf .venv build dist .cache *.egg-info .coverage .coverage.* htmlcov .hypothesis \
+	rm -rf .venv .venv-* build dist .cache *.egg-info .coverage .coverage.* htmlcov .hypothesis \
 	       .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
