@@ -102,7 +102,7 @@ def manifest_of(parent: Json, node: NodeFacts) -> wire.Object:
         if kind in spec:
             spec[kind] = [_container(container, parent, stored, node) for container in listed]
     if "volumes" in spec:
-        spec["volumes"] = [volumes.rewrite(volume) for _path, volume in wire.volumes(parent)]
+        spec["volumes"] = volumes.rewrite_all(parent)
     # Requests stay as given, the policy `keep`: `fit` and `zero` would change `spec` here.
     return {
         "apiVersion": "v1",

@@ -56,17 +56,32 @@ def place_holder(volume: str) -> str:
 
 
 def stored_volumes(pod: Json) -> tuple[StoredVolume, ...]:
-    """Return the volumes whose files are needed, in the pod's order. Raises FieldError."""
+    """Return the volumes whose files are needed, in the pod's order. Raises FieldError.
+
+    One that no container mounts is never set up by the kubelet, and is not waited for:
+    pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go, processPodVolumes.
+    """
     return tuple(
         StoredVolume(
-            name=json_fields.text(volume, "name"),
+            name=name,
             plugin=plugin,
             optional=json_fields.boolean(volume, source, "optional"),
         )
         for _path, volume in wire.volumes(pod)
         for source, plugin in STORED_TYPES.items()
         if json_fields.has_field(volume, source)
+        and wire.is_mounted(pod, name := json_fields.text(volume, "name"))
     )
+
+
+def rewrite_all(pod: Json) -> list[Json]:
+    """Return the volumes of a copy, without those that nobody mounts. Raises FieldError."""
+    stored = {volume.name for volume in stored_volumes(pod)}
+    return [
+        rewrite(volume)
+        for _path, volume in wire.volumes(pod)
+        if not _is_stored_type(volume) or json_fields.text(volume, "name") in stored
+    ]
 
 
 def rewrite(volume: Json) -> Json:
@@ -75,13 +90,17 @@ def rewrite(volume: Json) -> Json:
     ``type: Directory`` makes a missing directory fail the mount: without it the kubelet would start
     the copy with an empty one (K-15). An image volume is pulled only where it is not there.
     """
-    if any(json_fields.has_field(volume, source) for source in STORED_TYPES):
+    if _is_stored_type(volume):
         name = json_fields.text(volume, "name")
         return {"name": name, "hostPath": {"path": place_holder(name), "type": "Directory"}}
     if json_fields.has_field(volume, "image"):
         image = {**json_fields.mapping(volume, "image"), "pullPolicy": "IfNotPresent"}
         return {**volume, "image": image}
     return volume
+
+
+def _is_stored_type(volume: Json) -> bool:
+    return any(json_fields.has_field(volume, source) for source in STORED_TYPES)
 
 
 def mount_read_only(container: Json, names: frozenset[str]) -> Json:

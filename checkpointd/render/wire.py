@@ -63,6 +63,11 @@ def mounts(pod: Json, volume: str) -> Iterator[tuple[str, Json]]:
                 yield f"{path}.volumeMounts[{index}]", mount
 
 
+def is_mounted(pod: Json, volume: str) -> bool:
+    """Tell whether any container mounts ``volume``. Raises FieldError."""
+    return any(True for _mount in mounts(pod, volume))
+
+
 def is_written_by(pod: Json, volume: str) -> bool:
     """Tell whether any container mounts ``volume`` without ``readOnly``. Raises FieldError."""
     return any(not json_fields.boolean(mount, "readOnly") for _path, mount in mounts(pod, volume))

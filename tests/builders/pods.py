@@ -79,7 +79,11 @@ def raw_pod(
     status: Mapping[str, object] | None = None,
     **spec: object,
 ) -> Object:
-    """Return a bound, running, marked pod with all that an API server and a kubelet add."""
+    """Return a bound, running, marked pod with all that an API server and a kubelet add.
+
+    Where no containers are given, the one that it has mounts all secrets and configMaps.
+    """
+    mounted = [mount(str(v["name"])) for v in volumes if "secret" in v or "configMap" in v]
     return {
         "metadata": {
             "name": name,
@@ -93,7 +97,7 @@ def raw_pod(
             **(metadata or {}),
         },
         "spec": {
-            "containers": list(containers) or [container()],
+            "containers": list(containers) or [_mounting(mounted)],
             "volumes": list(volumes),
             "nodeName": "node-1",
             "restartPolicy": "Always",
@@ -112,6 +116,10 @@ def raw_pod(
         },
         "status": {"phase": "Running", "qosClass": "BestEffort", **(status or {})},
     }
+
+
+def _mounting(mounts: list[Object]) -> Object:
+    return container(volumeMounts=mounts) if mounts else container()
 
 
 def copy_pod(

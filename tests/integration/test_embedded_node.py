@@ -158,7 +158,9 @@ def test_k15_a_host_path_of_type_directory_must_exist(processes: Processes) -> N
         node.boot(daemon=False)
         path = node.layout.root / "files"
         volume = {"name": "v", "hostPath": {"path": str(path), "type": "Directory"}}
-        place(node, "a.json", static("a", "aaaa-1", volumes=[volume]))
+        pod = static("a", "aaaa-1", volumes=[volume])
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+        place(node, "a.json", pod)
         wait_for("it waits", lambda: "is not a directory" in node.log("kubelet"))
         path.mkdir()
         wait_for("it runs", lambda: has_container(node, "aaaa-1"))

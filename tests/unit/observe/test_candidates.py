@@ -22,6 +22,8 @@ from tests.builders.pods import (
     PARENT_UID,
     Object,
     config_map_volume,
+    container,
+    mount,
     raw_pod,
     secret_volume,
 )
@@ -191,6 +193,14 @@ def test_d9_half_a_set_of_volumes_is_no_candidate(tmp_path: Path) -> None:
     assert isinstance(result, Unknown)
     write_volume(volume_directory(tmp_path, PARENT_UID, "configmap", "config"), {"a": b"2"})
     assert set(node.candidate().contents) == {"certs", "config"}
+
+
+def test_a_volume_that_no_container_mounts_is_not_looked_for(tmp_path: Path) -> None:
+    write_volume(secret_place(tmp_path), {"tls.key": b"1"})
+    mounting = container(volumeMounts=[mount("certs")])
+    volumes: list[Object] = [secret_volume("certs"), config_map_volume("unused")]
+    node = Node(root=tmp_path, raw=raw_pod(volumes=volumes, containers=[mounting]))
+    assert set(node.candidate().contents) == {"certs"}
 
 
 def test_a_refused_pod_is_told_without_its_files(tmp_path: Path) -> None:

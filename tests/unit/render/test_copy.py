@@ -219,6 +219,15 @@ def test_a_volume_whose_files_were_not_read_is_refused() -> None:
     assert refusals(pod) == ()
 
 
+def test_a_volume_that_no_container_mounts_is_not_waited_for_nor_in_the_copy() -> None:
+    volumes = [secret_volume("used"), secret_volume("unused"), config_map_volume("unread")]
+    pod = raw_pod(volumes=volumes, containers=[container(volumeMounts=[mount("used")])])
+    candidate = rendered(pod, files_of("used"))
+    assert set(candidate.contents) == {"used"}
+    spec = json_fields.mapping(candidate.manifest, "spec")
+    assert [volume["name"] for volume in json_fields.objects(spec, "volumes")] == ["used"]
+
+
 def test_projected_volumes_of_the_pods_own_fields_stay() -> None:
     item = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
     volumes = [
