@@ -15,10 +15,11 @@ from typing import TypeVar
 
 import requests
 
-from checkpointd.clients import kube_answers, kube_connection, tls_words
+from checkpointd.clients import kube_answers, kube_connection, kube_transport, tls_words
 from checkpointd.clients.credentials import Credentials, Secrets
 from checkpointd.clients.kube_answers import Listed, Missing, NotFoundError, WatchEvent
-from checkpointd.clients.kube_connection import Adapter, Dialer, OpenSockets, Peer
+from checkpointd.clients.kube_connection import Dialer, OpenSockets, Peer
+from checkpointd.clients.kube_transport import Adapter
 from checkpointd.errors import RejectedError, SilentError, SourceError
 from checkpointd.json_fields import Json
 
@@ -169,7 +170,8 @@ class KubeClient:
                 if response.status_code == 401:
                     raise _refusal(connected, _read_body(response))
                 if response.status_code != 200:
-                    raise kube_answers.rejection(response.status_code, _read_body(response))
+                    wait = response.headers.get("Retry-After", "")
+                    raise kube_answers.rejection(response.status_code, _read_body(response), wait)
             yield (
                 kube_answers.parse_event(line) for line in self._lines(response, connected, quiet)
             )
@@ -184,6 +186,7 @@ class KubeClient:
             200 if is_created else response.status_code,
             response.headers.get("Content-Type", ""),
             body,
+            response.headers.get("Retry-After", ""),
         )
 
     def _list_once(self, node_name: str, parse: Callable[[Json], T]) -> Listed[T] | None:
@@ -257,9 +260,9 @@ class KubeClient:
             self._unknown_to_server = connected.secrets
         try:
             yield response, connected
-        except kube_connection.ERRORS as error:
+        except kube_transport.ERRORS as error:
             self.drop_connections()
-            raise kube_connection.translate(error, connected.dialer) from error
+            raise kube_transport.translate(error, connected.dialer) from error
         finally:
             response.close()
 
@@ -284,9 +287,9 @@ class KubeClient:
                 allow_redirects=False,
                 stream=True,
             )
-        except kube_connection.ERRORS as error:
+        except kube_transport.ERRORS as error:
             self.drop_connections()
-            raise kube_connection.translate(error, connected.dialer) from error
+            raise kube_transport.translate(error, connected.dialer) from error
 
     def _connect(self) -> _Connected:
         """Return the session of the credentials as they are now. Raises SourceError."""
@@ -336,8 +339,8 @@ class KubeClient:
                 if len(rest) > LARGEST_EVENT:
                     raise RejectedError(f"an event is larger than {LARGEST_EVENT} bytes")
                 connected.dialer.set_timeout(quiet())
-        except kube_connection.ERRORS as error:
-            raise kube_connection.translate(error, connected.dialer) from error
+        except kube_transport.ERRORS as error:
+            raise kube_transport.translate(error, connected.dialer) from error
 
     def _forget(self) -> None:
         self.drop_connections()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkpointd import json_fields
-from checkpointd.clients import kube_answers, kube_connection
+from checkpointd.clients import kube_answers, kube_connection, kube_transport
 from checkpointd.clients.kube import Timeouts
 from checkpointd.clients.kubeconfig import Kubeconfig, read_kubeconfig
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
@@ -324,7 +324,7 @@ def test_a_kernel_without_ipv6_reaches_localhost_by_its_other_address(
 def test_h8_both_ways_to_a_connection_lead_to_ours(server: ApiServer, handed: Handed) -> None:
     credentials = Kubeconfig(handed.kubeconfig).read()
     dialer = kube_connection.Dialer(credentials, credentials.read(), kube_connection.OpenSockets())
-    adapter = kube_connection.Adapter(credentials, dialer)
+    adapter = kube_transport.Adapter(credentials, dialer)
     assert adapter.get_connection(server.url) is adapter.get_connection_with_tls_context(None, True)
     adapter.close()
 

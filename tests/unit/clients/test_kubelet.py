@@ -255,8 +255,11 @@ def test_a_certificate_signed_by_the_same_issuer_is_not_the_pinned_one(
 
 
 def test_a_foreign_certificate_is_not_trusted(fake: FakeKubelet) -> None:
-    with pytest.raises(RejectedError, match="not trusted"):
+    with pytest.raises(RejectedError, match="not trusted") as caught:
         connect(fake, credentials(), trust=Trust(server_name="Node1")).list_pods()
+    assert f"https://127.0.0.1:{fake.port}/pods: its certificate" in str(caught.value)
+    assert f"issuer CN={fake.pki.node_name}-ca@1700000000, valid 2020-01-01" in str(caught.value)
+    assert str(caught.value).endswith(": ca must hold its issuer's certificate")
 
 
 def test_a_certificate_of_the_cluster_is_trusted_under_the_nodes_name(tmp_path: Path) -> None:
@@ -272,8 +275,10 @@ def test_a_certificate_of_the_cluster_is_trusted_under_the_nodes_name(tmp_path: 
 def test_a_certificate_of_another_node_is_not_trusted(tmp_path: Path) -> None:
     fake = FakeKubelet(tmp_path, "node1")
     fake.pki.serve_signed_by_cluster("node2")
-    with fake, pytest.raises(RejectedError, match="not trusted"):
+    with fake, pytest.raises(RejectedError, match="not trusted") as caught:
         connect(fake, credentials(), trust=Trust(server_name="node1")).list_pods()
+    assert "it must be for node1, or [node] name must name another" in str(caught.value)
+    assert str(caught.value).endswith("; it is for node2")
 
 
 def test_not_verifying_the_api_server_says_nothing_of_the_kubelet(fake: FakeKubelet) -> None:
