@@ -14,18 +14,20 @@ import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 from checkpointd import json_fields
-from checkpointd.clients import kube_connection
+from checkpointd.clients import access_review, kube_connection
 from checkpointd.clients.kube import KubeClient, Timeouts
 from checkpointd.clients.kube_answers import Missing
 from checkpointd.clients.kubeconfig import Kubeconfig
 from checkpointd.errors import RejectedError
 from checkpointd.json_fields import Json
+from checkpointd.model.permissions import ALL
 from tests.fakes import pki
 from tests.fakes.api_access import NODE, Handed, bound_pod, hand
 from tests.fakes.api_objects import Object, ObjectStore
@@ -243,3 +245,20 @@ def test_the_fake_forgets_its_history_when_it_starts_anew(tmp_path: Path) -> Non
     assert again.version == store.version
     assert again.changes_after(again.version) == ()
     assert again.changes_after(again.version - 1) is None
+
+
+def test_an_admin_may_do_all_that_the_daemon_asks_for(endpoint: Endpoint) -> None:
+    client = endpoint.client()
+    asked = {str(one): access_review.is_allowed(client, one, endpoint.node_name) for one in ALL}
+    assert asked == dict.fromkeys(asked, True)
+
+
+def test_the_server_says_for_whom_it_takes_us_or_does_not_tell(endpoint: Endpoint) -> None:
+    user = access_review.read_user(endpoint.client())
+    assert user == "admin" or endpoint.fake is None
+
+
+def test_every_answer_has_the_servers_time(endpoint: Endpoint) -> None:
+    client = endpoint.client()
+    client.get_node(endpoint.node_name)
+    assert parsedate_to_datetime(client.server_date).year >= 2024

@@ -18,7 +18,7 @@ from checkpointd.model.observation import ManifestFile
 STRAY = re.compile(
     r"""
     .*~ | \#.*\# | .*\.\d+
-    | .*\.(bak|backup|old|orig|save|saved|copy|disabled|off|rej|swp|tmp|new)
+    | .*\.(bak|backup|old|orig|mcdorig|save|saved|copy|disabled|off|rej|swp|tmp|new)
     | .*\.(dpkg-\w+|rpm(new|save|orig)|ucf-\w+)
     | .*[ ._-](bak|backup|old|orig|copy|disabled)(\.ya?ml|\.json)?
     """,
