@@ -32,12 +32,16 @@ def stage(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_install_lays_the_program_the_units_and_the_configuration(stage: Path) -> None:
+def test_install_lays_the_program_the_units_the_roles_and_the_configuration(stage: Path) -> None:
     modules = {
         f"usr/lib/checkpointd/{path.relative_to(ROOT)}" for path in ROOT.glob("checkpointd/**/*.py")
     }
     units = {f"lib/systemd/system/{path.name}" for path in ROOT.glob("systemd/*.service")}
-    assert files(stage) == modules | units | {
+    roles = {
+        f"usr/share/checkpointd/rbac/{path.name}" for path in ROOT.glob("packaging/rbac/*.yaml")
+    }
+    assert roles
+    assert files(stage) == modules | units | roles | {
         "usr/bin/checkpointd",
         "etc/checkpointd/checkpointd.toml",
     }

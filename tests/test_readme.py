@@ -9,7 +9,7 @@ import pytest
 
 from checkpointd import settings
 from checkpointd.cli import arguments
-from checkpointd.model import pods
+from checkpointd.model import permissions, pods
 from checkpointd.model.evidence import Api
 from checkpointd.model.observation import Verb
 from checkpointd.store import overrides
@@ -27,7 +27,15 @@ def found(pattern: str) -> set[str]:
 
 def test_every_verb_exists() -> None:
     verbs = found(r"(?:`|^    |\n    )checkpointd ([a-z]+)")
-    assert verbs <= {"run", *arguments.VERBS}
+    assert verbs <= {"run", "help", *arguments.VERBS}
+    assert {"status", "explain", "check", "render", "config", "doctor"} <= verbs
+
+
+def test_every_role_exists() -> None:
+    files = {path.name for path in (ROOT / "packaging/rbac").iterdir()}
+    assert found(r"/usr/share/checkpointd/rbac/([a-z-]+\.yaml)") <= files
+    names = {role.name for role in permissions.ROLES}
+    assert found(r"`(checkpointd-(?:owners|kubelet))") == names
 
 
 def test_every_make_target_exists() -> None:
