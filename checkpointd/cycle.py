@@ -26,9 +26,11 @@ from checkpointd.model.decision import (
     Decision,
     Outcome,
     Question,
+    Reason,
     RemoveStore,
     SaveCheckpoint,
     SaveNode,
+    Severity,
     Topic,
 )
 from checkpointd.model.moments import Instant, Seen, Unknown
@@ -98,7 +100,8 @@ class World:
     """Hold what the cycle meets: facts in, actions and questions out.
 
     ``show`` is handed a way to draw the picture, and draws when it is due. ``finished`` is told the
-    sentence of each cycle that has ended.
+    sentence of each cycle that has ended. ``find_faults`` looks after the store's disk and says
+    what is wrong with it.
     """
 
     clock: Clock
@@ -108,6 +111,7 @@ class World:
     ask: Callable[[frozenset[Question]], None]
     show: Callable[[Callable[[], NodeStatus]], None]
     finished: Callable[[str], None]
+    find_faults: Callable[[], tuple[str, ...]] = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +214,9 @@ class Cycle:
             made = self._ask_manager(made, now)
         else:
             self._manager_asked = None
+        outcomes = self._act(made.decision)
+        made = _with_faults(made, self.world.find_faults())
         decision = made.decision
-        outcomes = self._act(decision)
         self._pace(made, outcomes)
         self.observation = fold.tidy(self.observation, self.stored, decision.questions)
         self.world.ask(decision.questions)
@@ -324,6 +329,14 @@ class Cycle:
                 self._told.fault(f"the status is not written: {error}")
 
         self._catch("the status cannot be drawn", show)
+
+
+def _with_faults(made: Plan, faults: tuple[str, ...]) -> Plan:
+    if not faults:
+        return made
+    reasons = (Reason(None, "store", fault, Severity.ALARM) for fault in faults)
+    decision = replace(made.decision, reasons=(*made.decision.reasons, *reasons))
+    return replace(made, decision=decision)
 
 
 def apply(stored: Stored, action: Action) -> Stored:

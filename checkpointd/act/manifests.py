@@ -7,14 +7,16 @@ directory is opened anew each time, because it may be replaced while we run.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from checkpointd import json_fields
-from checkpointd.errors import ActionError, DamagedError, FieldError
+from checkpointd.errors import ActionError, DamagedError, FieldError, StoreError
 from checkpointd.model import naming, pods
 from checkpointd.store.durable import Disk
 from checkpointd.store.walk import Directory
@@ -22,6 +24,10 @@ from checkpointd.store.walk import Directory
 SUFFIX = ".json"
 READ_LIMIT = 10 * 1024 * 1024
 """The kubelet reads no more of a manifest (pkg/kubelet/config/common.go: maxConfigLength)."""
+
+
+_KIND_POD = re.compile(rb"(?<![\w-])kind[\"']?\s*:\s*[\"']?Pod(?![\w-])")
+_ANY_NAME = re.compile(rb"(?<![\w-])name[\"']?\s*:\s*\S")
 
 
 class ManifestDirectory:
@@ -44,11 +50,16 @@ class ManifestDirectory:
                 if present is not None and not is_ours(present):
                     raise ActionError(f"{directory.path / file} is not ours: move it away")
                 self._refuse_collision(directory, file, content)
-                self._disk.save_file(directory, file, content)
+                with _explaining(directory.path):
+                    self._disk.save_file(directory, file, content)
         return hashlib.sha256(content).hexdigest()
 
-    def remove(self, file: str) -> bool:
-        """Remove our manifest durably; False if it is gone. ActionError if it is foreign."""
+    def remove(self, file: str, pod: tuple[str, str] | None = None) -> bool:
+        """Remove our manifest durably; False if it is gone. ActionError if it is foreign.
+
+        ``pod`` is namespace and name of the copy that was placed under this name: then what an
+        edit by hand made of it goes too, but never the manifest of another pod.
+        """
         _check_name(file)
         if not self._path().exists():
             return False
@@ -56,10 +67,11 @@ class ManifestDirectory:
             present = self._find(directory, file)
             if present is None:
                 return False
-            if not is_ours(present):
+            if not is_ours(present) and (pod is None or not is_left_of(present, *pod)):
                 raise ActionError(f"{directory.path / file} is not ours: it stays")
-            self._disk.unlink(directory, file)
-            self._disk.fsync_directory(directory)
+            with _explaining(directory.path):
+                self._disk.unlink(directory, file)
+                self._disk.fsync_directory(directory)
         return True
 
     def remove_leftovers(self) -> tuple[str, ...]:
@@ -75,19 +87,14 @@ class ManifestDirectory:
                     removed.append(name)
         return tuple(removed)
 
-    def oddity(self) -> str:
-        """Return a sentence if the directory is not a plain one, else ""."""
-        path = self._path()
-        if path.is_symlink():
-            return f"{path} is a link to {path.resolve()}: manifests are placed there"
-        if path.exists() and not path.is_dir():
-            return f"{path} is a single file: set staticPodPath to a directory"
-        return ""
-
     def _open(self) -> Directory:
         path = self._path().absolute()
+        if path.is_symlink() and not path.exists():
+            target = path.resolve()
+            raise ActionError(f"{path} is a link to {target}, which is not there: make it")
         if not path.exists():
-            self._make(path)
+            with _explaining(path):
+                self._make(path)
         try:
             return Directory.open(path)
         except DamagedError as error:
@@ -140,6 +147,18 @@ def is_ours(content: bytes) -> bool:
     return pods.LEGACY_CHECKPOINT_OF in annotations and pods.COPY_SLOT in annotations
 
 
+def is_left_of(content: bytes, namespace: str, name: str) -> bool:
+    """Tell whether an edit left this pod in a manifest, or no pod at all: no other one."""
+    try:
+        pod = json_fields.parse_object(content, "manifest")
+        found = json_fields.optional_text(pod, "metadata", "name")
+        return not found or pod_name(content) == (namespace, name)
+    except FieldError:
+        return defines(content, namespace, name) or not (
+            _KIND_POD.search(content) and _ANY_NAME.search(content)
+        )
+
+
 def defines(content: bytes, namespace: str, name: str) -> bool:
     """Tell whether a manifest, JSON or YAML, defines this pod.
 
@@ -153,6 +172,21 @@ def defines(content: bytes, namespace: str, name: str) -> bool:
         return found == (namespace, name)
     key = rb"(?<![\w-])name[\"']?\s*:\s*[\"']?" + re.escape(name.encode()) + rb"(?![\w.-])"
     return re.search(key, content) is not None
+
+
+@contextmanager
+def _explaining(path: Path) -> Generator[None]:
+    """Name the remedy for EROFS: the unit may write below /etc/kubernetes only."""
+    try:
+        yield
+    except StoreError as error:
+        cause = error.__cause__
+        if not isinstance(cause, OSError) or cause.errno != errno.EROFS:
+            raise
+        raise ActionError(
+            f"{path} cannot be written: its file system is read-only, or the unit may not write "
+            f"there (systemctl edit checkpointd: [Service] ReadWritePaths={path.resolve()})"
+        ) from error
 
 
 def _check_name(file: str) -> None:

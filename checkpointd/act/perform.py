@@ -58,6 +58,10 @@ class Actor:
         self._clock = clock
         self._host = host
 
+    def find_faults(self) -> tuple[str, ...]:
+        """Say what is wrong with the store's disk, with the remedy."""
+        return self._store.find_faults()
+
     def perform(self, action: Action) -> Outcome:
         """Perform one action. Never raises StoreError, ActionError or SourceError."""
         began = self._clock.now()
@@ -88,7 +92,8 @@ class Actor:
             case PlaceManifest():
                 return self._place(action)
             case RemoveManifest():
-                self.manifests.remove(action.file)
+                pod = (action.slot.namespace, action.pod_name) if action.pod_name else None
+                self.manifests.remove(action.file, pod)
             case StopCopy():
                 failure = self.stops.request(action.uid, action.grace_seconds)
                 if failure:

@@ -63,6 +63,7 @@ def node_lines(seen: Picture, on: Screen) -> list[str]:
             Style.YELLOW,
         ),
         *report.bullet_lines("OPERATORS' ORDERS", _orders(seen), on, Style.YELLOW),
+        *report.bullet_lines("NOTES", [*status.notes], on, Style.DIM),
     ]
 
 

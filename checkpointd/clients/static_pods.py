@@ -3,7 +3,8 @@
 The kubelet takes every entry whose name does not begin with a dot, whatever its extension (K-1).
 Foreign manifests are mostly YAML; PyYAML is loaded when the first one is met (0.8 MiB, 30 ms, and
 a millisecond per file): a scanner for lines that look like names would miss pods in flow style, and
-a pod that is missed is one whose name we might take. Each content is parsed once.
+a pod that is missed is one whose name we might take. Each content is parsed once, and a file whose
+inode, size and times have not changed is not read again.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpointd import json_fields
@@ -31,11 +33,27 @@ YAML_LIMIT = 2 << 20
 """Bytes of YAML that are parsed: more than an API server takes (1.5 MiB), and soon done."""
 
 
+SETTLED_NS = 2_000_000_000
+"""Nanoseconds after which a file's times tell of each change: a clock tick of any file system."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    """Hold what changes with a file's content (stat(2)); ``ctime`` cannot be set by anyone."""
+
+    device: int
+    inode: int
+    size: int
+    mtime: int
+    ctime: int
+
+
 class ManifestReader:
     """Read the directory again and again; what was parsed is kept while it lies there."""
 
     def __init__(self) -> None:
         self._parsed: dict[tuple[str, str], ManifestFile] = {}
+        self._settled: dict[str, tuple[_Stamp, ManifestFile]] = {}
 
     def read(self, path: Path) -> Mapping[str, ManifestFile]:
         """Return every entry by name; ``path`` may be a single file, as staticPodPath may.
@@ -44,9 +62,22 @@ class ManifestReader:
         """
         files = {entry.name: self._read_file(entry) for entry in _entries(path)}
         self._parsed = {(file.name, file.sha256): file for file in files.values() if file.sha256}
+        self._settled = {name: kept for name, kept in self._settled.items() if name in files}
         return files
 
     def _read_file(self, path: Path) -> ManifestFile:
+        now = time.time_ns()
+        stamp = _find_stamp(path)
+        kept = self._settled.get(path.name)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        file = self._read_content(path)
+        self._settled.pop(path.name, None)
+        if stamp is not None and file.sha256 and now - max(stamp.ctime, stamp.mtime) > SETTLED_NS:
+            self._settled[path.name] = (stamp, file)
+        return file
+
+    def _read_content(self, path: Path) -> ManifestFile:
         try:
             content = _read_content(path)
         except SourceError as error:
@@ -54,6 +85,32 @@ class ManifestReader:
         digest = hashlib.sha256(content).hexdigest()
         known = self._parsed.get((path.name, digest))
         return parse_manifest(path.name, content, digest) if known is None else known
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Say what is odd about a static-pod directory: what must be mended, what is only noted."""
+
+    problem: str = ""
+    note: str = ""
+    is_absent: bool = False
+
+
+def judge_place(path: Path) -> Place:
+    """Look at the static-pod directory itself, and say in a sentence what is odd and what to do."""
+    make = f"mkdir -m 0700 {os.path.realpath(path)}"
+    if not path.exists():
+        if not path.is_symlink():
+            return Place(f"there is no static-pod directory {path}: {make}", is_absent=True)
+        target = os.path.realpath(path)
+        return Place(f"{path} is a link to {target}, which is not there: {make}")
+    if not path.is_dir():
+        return Place(
+            f"{path} is no directory, no copy can be placed: set the kubelet's staticPodPath to one"
+        )
+    if path.is_symlink():
+        return Place(note=f"{path} is a link to {os.path.realpath(path)}: copies are placed there")
+    return Place()
 
 
 def parse_manifest(name: str, content: bytes, sha256: str) -> ManifestFile:
@@ -119,6 +176,14 @@ def _entries(path: Path) -> list[Path]:
         return sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error
+
+
+def _find_stamp(path: Path) -> _Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return _Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _read_content(path: Path) -> bytes:

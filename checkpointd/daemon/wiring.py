@@ -82,6 +82,7 @@ class Wiring:
             ask=self._ask,
             show=self.display.show,
             finished=lambda sentence: self._finished(sentence),
+            find_faults=self.actor.find_faults,
         )
 
     def _host(self) -> Host:

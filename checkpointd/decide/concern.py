@@ -13,6 +13,7 @@ from typing import TypeVar
 from checkpointd.decide import follow
 from checkpointd.decide import scene as scenes
 from checkpointd.decide.scene import Scene
+from checkpointd.model import naming
 from checkpointd.model.checkpoint import Checkpoint
 from checkpointd.model.evidence import Order
 from checkpointd.model.files import Candidate, Refused
@@ -158,7 +159,7 @@ def share(slot: Slot, stored: Checkpoint | None, scene: Scene, listed: tuple[Api
         ready_since=tuple(map(seen.ready_since.get, uids)),
         candidates=tuple(map(seen.candidates.get, uids)),
         owner=seen.owners.get(slot),
-        order=scenes.find_order(seen, f"{slot.namespace}.{slot.name}", scene.wall),
+        order=scenes.find_order(seen, naming.override_name(slot.namespace, slot.name), scene.wall),
     )
 
 

@@ -101,10 +101,34 @@ def _manifests(
     if wanted is not None and _is_to_be_placed(wanted, before, observation):
         yield PlaceManifest(after.slot, wanted)
     names = {file.name for file in ours if wanted is None or file.name != wanted.file}
-    if after.phase.is_stopping and activation is not None and _had_manifest(before):
+    if after.phase.is_stopping and activation is not None and _is_to_go(before, after, observation):
         names.add(activation.file)
     for name in sorted(names):
-        yield RemoveManifest(after.slot, name)
+        is_copy = activation is not None and activation.file == name
+        yield RemoveManifest(after.slot, name, activation.name if activation and is_copy else "")
+
+
+def _is_to_go(before: Checkpoint | None, after: Checkpoint, observation: Observation) -> bool:
+    """Tell whether the manifest of a copy that stops is there, in whatever words; or may be."""
+    match observation.manifests:
+        case Unknown():
+            return _had_manifest(before)
+        case Seen(files):
+            file = files.get(after.activation.file) if after.activation else None
+            # Where it is not seen it may be newer than the last look.
+            return _had_manifest(before) if file is None else holds_copy(file, after)
+
+
+def holds_copy(file: ManifestFile, checkpoint: Checkpoint) -> bool:
+    """Tell whether the file that was placed for a copy is still its own, even if edited by hand.
+
+    Another pod's manifest in its place is not ours to touch; what is no pod at all is.
+    """
+    activation = checkpoint.activation
+    if activation is None or not file.sha256:
+        return False
+    named = (file.namespace, file.pod_name) == (checkpoint.slot.namespace, activation.name)
+    return file.ours or named or bool(file.problem)
 
 
 def our_manifests(checkpoint: Checkpoint, observation: Observation) -> tuple[ManifestFile, ...]:

@@ -9,16 +9,19 @@ from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
 from checkpointd.model import permissions
-from checkpointd.model.checkpoint import Checkpoint, Phase, Stored
+from checkpointd.model.checkpoint import Activation, Checkpoint, Phase, Stored
 from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.evidence import Api, Heir, Owner, Want
 from checkpointd.model.files import Refused
 from checkpointd.model.moments import Seen, Unknown
-from checkpointd.model.observation import NOT_YET_READ
+from checkpointd.model.observation import NOT_YET_READ, ManifestFile
 from checkpointd.model.pods import ApiPod
 
 NODE_USER = "system:node:"
 """k8s.io/kubernetes/pkg/auth/nodeidentifier/default.go: how a node's user is named."""
+
+NOTE = "note"
+"""The rule of a reason on the node that only tells what is odd."""
 
 
 def summarise(checkpoints: Iterable[Checkpoint], scene: Scene) -> str:
@@ -123,18 +126,44 @@ def _owner_problem(checkpoint: Checkpoint, scene: Scene) -> str:
 
 
 def _manifest_alarms(checkpoint: Checkpoint, scene: Scene) -> Iterator[str]:
-    activation = checkpoint.activation
-    if activation is None or not checkpoint.phase.has_manifest:
+    activation, manifests = checkpoint.activation, scene.observation.manifests
+    if activation is None or not checkpoint.phase.has_manifest or isinstance(manifests, Unknown):
         return
-    for file in effects.our_manifests(checkpoint, scene.observation):
-        edited = activation.sha256 and file.sha256 != activation.sha256
-        if file.name == activation.file and edited:
-            yield f"the active manifest {file.name} was edited by hand: left as it is"
-    manifests = scene.observation.manifests
-    for other in manifests.value.values() if isinstance(manifests, Seen) else ():
+    file = manifests.value.get(activation.file)
+    if file is not None and activation.sha256 and file.sha256 != activation.sha256:
+        yield _tell_edit(file, checkpoint, activation)
+    for other in manifests.value.values():
         same = (other.namespace, other.pod_name) == (checkpoint.slot.namespace, activation.name)
         if same and other.name != activation.file:
-            yield f"the manifest {other.name} has the same pod name: the kubelet takes the last one"
+            yield (
+                f"the manifest {other.name} has the same pod name: the kubelet takes the last one; "
+                "move it away"
+            )
+
+
+def _tell_edit(file: ManifestFile, checkpoint: Checkpoint, activation: Activation) -> str:
+    undo = "To undo that remove the file: it is put back as it was"
+    if not effects.holds_copy(file, checkpoint):
+        return (
+            f"{file.name} is no longer the copy's manifest but {_name_content(file)}: it is not "
+            "touched, and the copy ends. Move it away: the copy's manifest is put back"
+        )
+    if file.problem:
+        return (
+            f"the active manifest {file.name} was edited by hand and is no pod any more "
+            f"({file.problem}): the kubelet ends the copy. {undo}"
+        )
+    other = "" if file.uid == activation.uid else ", which gave the pod another UID"
+    return (
+        f"the active manifest {file.name} was edited by hand{other}: left as it is, and removed "
+        f"when the copy steps aside. {undo}"
+    )
+
+
+def _name_content(file: ManifestFile) -> str:
+    if file.pod_name:
+        return f"that of another pod, {file.namespace}/{file.pod_name}"
+    return file.problem or "something else"
 
 
 # ---- pods without a checkpoint ----------
@@ -179,11 +208,15 @@ def node_reasons(stored: Stored, scene: Scene) -> Iterator[Reason]:
         yield Reason(None, "12", f"operators' orders: {problem}", Severity.ALARM)
     for sentence in _node_sentences(scene):
         yield Reason(None, "alarm", sentence, Severity.ALARM)
+    for sentence in scene.observation.manifest_notes:
+        yield Reason(None, NOTE, sentence, Severity.NOTICE)
     if scene.frozen:
         yield Reason(None, "11", "frozen: the machine goes down", Severity.NOTICE)
 
 
 def _node_sentences(scene: Scene) -> Iterator[str]:
+    if scene.observation.manifest_problem:
+        yield scene.observation.manifest_problem
     if scene.api is Api.FOREIGN:
         yield (
             "another world answers at the API server's address (its UIDs are not those recorded): "
@@ -198,9 +231,10 @@ def _node_sentences(scene: Scene) -> Iterator[str]:
     if kubelet is not None and not kubelet.manifest_dir:
         yield "the kubelet has no static-pod directory: no copy would start; set its staticPodPath"
     if scene.all_gone_since is not None and scene.api is Api.TRUSTED:
+        later = _tell_span(scene.policy.times.retire_store)
         yield (
             "the API server wants none of the checkpointed pods any more, all at once: nothing is "
-            "removed until a second list 5 min later agrees"
+            f"removed until a second list {later} later agrees"
         )
 
 
@@ -220,3 +254,7 @@ def _identity_sentences(scene: Scene) -> Iterator[str]:
             f"the API server answers for {name}. If that is not meant, give the kubelet its name "
             "back (--hostname-override, or the host's name)"
         )
+
+
+def _tell_span(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

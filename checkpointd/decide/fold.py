@@ -190,7 +190,12 @@ def _merge_fact(  # noqa: C901, PLR0911, PLR0912 - one arm per fact
         case facts.ProcessesRead():
             return _merge_processes(before, fact.result)
         case facts.ManifestsRead():
-            return replace(before, manifests=merge(before.manifests, fact.result))
+            return replace(
+                before,
+                manifests=merge(before.manifests, fact.result),
+                manifest_problem=fact.problem,
+                manifest_notes=fact.notes,
+            )
         case facts.RouteRead():
             return replace(before, default_route=merge(before.default_route, fact.result))
         case facts.ManagerRead():

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from checkpointd.decide import coming, evidence, follow, newcomers, table
+from checkpointd.decide import coming, evidence, explain, follow, newcomers, table
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.plan import Plan
 from checkpointd.decide.runs import Judgement
 from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
+from checkpointd.model import naming
 from checkpointd.model.checkpoint import Checkpoint, Stored
 from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.evidence import Api, Is, Order
@@ -76,6 +77,7 @@ def portray(plan: Plan, stored: Stored) -> NodeStatus:
             if reason.slot not in told
         ),
         frozen="the machine goes down" if scene.frozen else "",
+        notes=tuple(r.sentence for r in decision.reasons if r.rule == explain.NOTE),
     )
 
 
@@ -257,6 +259,7 @@ def _plain(checkpoint: Checkpoint, alarms: tuple[str, ...]) -> CheckpointStatus:
         generation=_generation(checkpoint),
         generations=len(checkpoint.generations),
         activation=_activation(checkpoint),
+        order_file=f"{naming.override_name(checkpoint.slot.namespace, checkpoint.slot.name)}.json",
         alarms=alarms,
         warnings=_warnings(checkpoint),
         refusal=checkpoint.refusal,

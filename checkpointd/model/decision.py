@@ -46,10 +46,14 @@ class PlaceManifest:
 
 @dataclass(frozen=True, slots=True)
 class RemoveManifest:
-    """Remove our manifest from the static-pod directory; nothing if it is not ours."""
+    """Remove our manifest from the static-pod directory; nothing if it is not ours.
+
+    ``pod_name`` is the copy's that was placed there: what an edit left of it goes too.
+    """
 
     slot: Slot
     file: str
+    pod_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ one file name of 255 bytes at most (pkg/kubelet/kuberuntime/helpers.go: BuildPod
 SHORTEST_CUT = 24
 """Bytes of the parent's name that are kept, hash and all, however long the node's name is."""
 FILE_NAME_LIMIT = 200
+OVERRIDE_LIMIT = 255 - len(".checkpointd-") - len(".json")
+"""Bytes of a slot's name in ``overrides/``: a file name (NAME_MAX), unfinished ones included."""
 FILE_PREFIX = "checkpointd."
 TEMPORARY_PREFIX = ".checkpointd-"
 
@@ -54,6 +56,11 @@ def manifest_file(namespace: str, name: str) -> str:
     if len(plain) <= FILE_NAME_LIMIT:
         return plain
     return f"{FILE_PREFIX}{hashlib.sha256(plain.encode()).hexdigest()}.json"
+
+
+def override_name(namespace: str, slot: str) -> str:
+    """Return the name of an operator's word on a slot; cut and hashed where it is too long."""
+    return cut(f"{namespace}.{slot}", OVERRIDE_LIMIT)
 
 
 def cut(name: str, limit: int) -> str:

@@ -263,6 +263,8 @@ class Observation:
     runtime_in_boot: bool = False
     available: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
     api_user: str = ""
+    manifest_problem: str = ""
+    manifest_notes: tuple[str, ...] = ()
 
 
 # ---- facts: what a source thread posts; the fold merges each into the Observation ---------------
@@ -379,9 +381,15 @@ class ProcessesRead:
 
 @dataclass(frozen=True, slots=True)
 class ManifestsRead:
-    """Carry one full look at the static-pod directory, by file name."""
+    """Carry one full look at the static-pod directory, by file name.
+
+    ``problem`` and ``notes`` are sentences on the directory itself: what must be mended, what is
+    only odd.
+    """
 
     result: Seen[Mapping[str, ManifestFile]] | Unknown
+    problem: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,8 @@ class CheckpointStatus:
     """Describe one slot: where it stands, the rule that holds now, why, and what comes next.
 
     ``refusal`` is why the parent as it is now cannot be stored; older generations stay. ``order``
-    is what an operator ordered for this slot or for the node ("hold until ..."), "" for nothing.
+    is what an operator ordered for this slot or for the node ("hold until ..."), "" for nothing;
+    ``order_file`` is the name in ``overrides/`` by which the slot is ordered.
     """
 
     namespace: str
@@ -172,6 +173,7 @@ class CheckpointStatus:
     generations: int = 0
     activation: ActivationStatus | None = None
     order: str = ""
+    order_file: str = ""
     evidence: tuple[AnswerStatus, ...] = ()
     next: NextStatus | None = None
     alarms: tuple[str, ...] = ()
@@ -227,6 +229,7 @@ class NodeStatus:
 
     Two pictures are equal where nothing but times of reading and of writing differ.
     ``frozen`` is why starts and removals wait while the machine goes down, "" if they do not.
+    ``notes`` are sentences on what is odd and does no harm.
     """
 
     node: str
@@ -246,6 +249,7 @@ class NodeStatus:
     orders: tuple[OrderStatus, ...] = ()
     alarms: tuple[str, ...] = ()
     frozen: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def health(self) -> Health:

@@ -14,8 +14,8 @@ from checkpointd import log
 from checkpointd.clients import inotify, static_pods
 from checkpointd.clock import Clock
 from checkpointd.errors import SourceError, StoreError
-from checkpointd.model.moments import Instant, Unknown, seen
-from checkpointd.model.observation import Fact, ManifestsRead, OverridesRead
+from checkpointd.model.moments import Instant, Seen, Unknown, seen
+from checkpointd.model.observation import Fact, ManifestFile, ManifestsRead, OverridesRead
 from checkpointd.observe.manager import FROZEN
 from checkpointd.observe.source import SourceThread
 
@@ -54,6 +54,7 @@ class ManifestSource(SourceThread):
         self._changed: frozenset[str] = frozenset()
         self._looked_at: Instant | None = None
         self._path = ""
+        self._absent_since: Instant | None = None
         self._complaint = ""
 
     @property
@@ -74,7 +75,8 @@ class ManifestSource(SourceThread):
         if not path.startswith("/"):
             path = ""
         due = self._is_due(now) or path != self._path
-        self._path = path
+        if path != self._path:
+            self._path, self._absent_since = path, None
         # First the watch, then the look: what changes between is seen again, not missed.
         self._watch.watch(self._directories(path))
         changed, self._changed = self._changed, frozenset()
@@ -134,10 +136,33 @@ class ManifestSource(SourceThread):
         if not path:
             self.post(ManifestsRead(Unknown("the static-pod directory is not known yet", at)))
             return
+        place = static_pods.judge_place(Path(path))
+        notes = (place.note, _tell_polling(self.why_polling))
+        self.post(
+            ManifestsRead(
+                self._read(Path(path), at, is_absent=place.is_absent),
+                problem=place.problem,
+                notes=tuple(note for note in notes if note),
+            )
+        )
+
+    def _read(
+        self, path: Path, at: Instant, *, is_absent: bool
+    ) -> Seen[Mapping[str, ManifestFile]] | Unknown:
+        """Read all; what is absent for long is empty, and what we placed there is put back.
+
+        Not at once: who replaces the directory would move the new one into ours.
+        """
+        if not is_absent:
+            self._absent_since = None
+        elif self._absent_since is None:
+            self._absent_since = at
+        elif at.seconds_since(self._absent_since) >= LOOK_SECONDS:
+            return seen({}, at)
         try:
-            self.post(ManifestsRead(seen(self._reader.read(Path(path)), at)))
+            return seen(self._reader.read(path), at)
         except SourceError as error:
-            self.post(ManifestsRead(Unknown(str(error), at)))
+            return Unknown(str(error), at)
 
     def _look_at_overrides(self) -> None:
         try:
@@ -148,6 +173,15 @@ class ManifestSource(SourceThread):
             if str(error) != self._complaint:
                 logging.getLogger(log.LOGGER).warning("overrides: %s", error)
             self._complaint = str(error)
+
+
+def _tell_polling(why: str) -> str:
+    if not why:
+        return ""
+    return (
+        f"changes in the static-pod directory are found every {LOOK_SECONDS:g} s only ({why}): "
+        "raise fs.inotify.max_user_instances or max_user_watches"
+    )
 
 
 def _is_visible(name: str) -> bool:

@@ -78,6 +78,15 @@ class CheckpointStore:
         with self._open() as root:
             return reserve.give_up(self._disk, root)
 
+    def find_faults(self) -> tuple[str, ...]:
+        """Say what is wrong with the disk, with the remedy; take the reserve back if it can be."""
+        try:
+            with self._open() as root:
+                fault = reserve.find_fault(self._disk, root)
+        except (StoreError, OSError) as error:
+            fault = f"the store cannot be looked at: {error}"
+        return (fault,) if fault else ()
+
     # ---- states ---------------------------------------------------------------------------------
     def save_node(self, record: NodeRecord) -> bool:
         """Write node.json durably, from the reserve if need be; False if it says this already."""
@@ -135,6 +144,7 @@ class CheckpointStore:
         with self._open() as root, self._make_slot(root, candidate.slot) as slot:
             if self._is_whole(root, slot, candidate.hash):
                 return
+            reserve.require(self._disk, root)
             self._write_contents(root, slot, candidate)
             generations.write_generation(self._disk, slot, meta, candidate.manifest)
 

@@ -16,7 +16,7 @@
         active/<uid>/<volume>/<key>           -> ..data/<key>
       overrides/node.json                     operators' words: {verb, until, reason}
       overrides/<namespace>.<slot>.json
-      quarantine/                             what was damaged; never deleted by us
+      quarantine/                             what was damaged, the newest of it
 
 A name that begins with ``.checkpointd-`` is unfinished or half removed, and ours to remove.
 """
@@ -88,7 +88,7 @@ def slot_directory(slot: Slot) -> str:
 
 def override_file(slot: Slot) -> str:
     """Return the file name of an operator's word on a slot."""
-    return f"{component(slot.namespace)}.{slot_directory(slot)}.json"
+    return component(f"{naming.override_name(slot.namespace, slot.name)}.json")
 
 
 def data_directory(content_hash: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -10,6 +11,9 @@ from types import TracebackType
 from checkpointd.errors import LockedError
 from checkpointd.store import layout, walk
 from checkpointd.store.walk import Directory
+
+_PID_WIDTH = 20
+"""Bytes: the next one is written over the last, with nothing to cut off or to allocate."""
 
 
 class Lock:
@@ -44,14 +48,15 @@ def acquire(root: Directory) -> Lock:
         raise walk.explain("lock", path, error) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
     except OSError as error:
-        pid = os.pread(fd, 20, 0).decode(errors="replace").strip()
+        pid = os.pread(fd, _PID_WIDTH, 0).decode(errors="replace").strip()
         os.close(fd)
         if error.errno == errno.EWOULDBLOCK:
             raise LockedError(
                 f"{root.path} is held by process {pid or 'unknown'}: stop that one first"
             ) from error
         raise walk.explain("lock", path, error) from error
+    with contextlib.suppress(OSError):
+        # It is only for people: a full disk must not keep us from starting.
+        os.pwrite(fd, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
     return Lock(fd)

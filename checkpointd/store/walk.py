@@ -36,7 +36,7 @@ def explain(verb: str, path: Path, error: OSError) -> StoreError:
     """Return the StoreError for ``error``: what was tried, on which path, what to do about it."""
     reason = error.strerror or str(error)
     if error.errno in _NO_SPACE:
-        return NoSpaceError(f"{verb} {path}: {reason} (free space on this file system)")
+        return NoSpaceError(f"{verb} {path}: {reason} (free space there: df, df -i)")
     if error.errno in _WRONG_KIND:
         return DamagedError(f"{verb} {path}: {reason} (not what we put there)")
     remedy = _REMEDIES.get(error.errno or 0, "")

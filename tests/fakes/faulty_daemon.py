@@ -1,9 +1,12 @@
 """Be the daemon with a disk that kills the process before or after its n-th system call.
 
-    python -m tests.fakes.faulty_daemon CONFIG [--kill before|after N] [--count FILE]
+    python -m tests.fakes.faulty_daemon CONFIG [--kill before|after --at N] [--count FILE]
+    python faulty_daemon.py CONFIG --orders FILE [--count FILE]
 
-Without a kill it is the daemon. ``--count`` appends a line per system call, so that the number of
-fault points is known.
+Without a kill it is the daemon. ``--orders`` takes its fault ("before 17") from the first line of a
+file, off which it goes: a unit that starts it again and again dies once per line, then lives.
+``--count`` appends a line per system call, so that the number of fault points is known, and one for
+the end. It needs nothing of the tests: it can be copied to a node.
 """
 
 from __future__ import annotations
@@ -38,13 +41,30 @@ class FatalDisk(Disk):
         self._calls += 1
         is_last = self._calls == self._kill_at
         if is_last and self._before:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._die(f"before {self._calls}: {verb} {path}")
         made = super().effect(verb, path, call)
-        if self._log is not None:
-            os.write(self._log, f"{verb} {path}\n".encode())
+        self._note(f"{verb} {path}")
         if is_last:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._die(f"after {self._calls}: {verb} {path}")
         return made
+
+    def _die(self, where: str) -> None:
+        self._note(f"killed {where}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _note(self, line: str) -> None:
+        if self._log is not None:
+            os.write(self._log, f"{line}\n".encode(errors="replace"))
+
+
+def take_order(orders: Path) -> tuple[str, int]:
+    """Take the first line off the file of orders; ("before", 0), which is no fault, if none."""
+    lines = orders.read_text().splitlines() if orders.exists() else []
+    if not lines:
+        return "before", 0
+    orders.write_text("".join(f"{line}\n" for line in lines[1:]))
+    moment, at = lines[0].split()
+    return moment, int(at)
 
 
 def main(arguments: list[str]) -> int:
@@ -53,9 +73,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("config", type=Path)
     parser.add_argument("--kill", choices=("before", "after"), default="before")
     parser.add_argument("--at", type=int, default=0)
+    parser.add_argument("--orders", type=Path)
     parser.add_argument("--count", type=Path)
     options = parser.parse_args(arguments)
-    disk = FatalDisk(options.at, before=options.kill == "before", count=options.count)
+    moment, at = (
+        (options.kill, options.at) if options.orders is None else take_order(options.orders)
+    )
+    disk = FatalDisk(at, before=moment == "before", count=options.count)
     return service.run(options.config, disk)
 
 

@@ -55,6 +55,7 @@ class Fakes:
     asked: list[frozenset[Question]] = field(default_factory=list[frozenset[Question]])
     shown: NodeStatus | None = None
     finished: list[str] = field(default_factory=list[str])
+    faults: tuple[str, ...] = ()
 
     # ---- hands, inbox, manager ----
     def perform(self, action: Action) -> Outcome:
@@ -91,6 +92,7 @@ class Fakes:
             ask=self.asked.append,
             show=self.show,
             finished=self.finished.append,
+            find_faults=lambda: self.faults,
         )
         return Cycle(world, build.stored(*checkpoints), build.POLICY)
 
@@ -282,3 +284,21 @@ class Broken(OverridesRead):
     __slots__ = ()
 
     def __init__(self) -> None: ...
+
+
+def test_what_is_wrong_with_the_stores_disk_is_an_alarm_while_it_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logging.getLogger("checkpointd").propagate = True
+    caplog.set_level(logging.DEBUG, "checkpointd")
+    fakes = Fakes(faults=("the disk is full",))
+    cycle = fakes.cycle(STORED)
+    cycle.run_once(0)
+    cycle.run_once(0)
+    assert fakes.shown is not None
+    assert "the disk is full" in fakes.shown.alarms
+    fakes.faults = ()
+    cycle.run_once(0)
+    assert fakes.shown.alarms == ()
+    lines = [r.getMessage() for r in caplog.records if "disk" in r.getMessage()]
+    assert lines == ["the disk is full", "over: the disk is full"]

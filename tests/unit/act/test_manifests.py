@@ -15,7 +15,7 @@ from checkpointd.act.manifests import ManifestDirectory
 from checkpointd.errors import ActionError, StoreError
 from checkpointd.store.durable import Disk
 from tests.builders import stored
-from tests.fakes.faulty_disk import FaultyDisk
+from tests.fakes.faulty_disk import FaultyDisk, ReadOnlyDisk
 
 FILE = "checkpointd.kube-system.api-1a2b3c.json"
 
@@ -152,7 +152,6 @@ def test_d14_a_replaced_directory_is_found_each_time(tmp_path: Path) -> None:
     at.symlink_to("new")
     placed.place(FILE, manifest())
     assert (tmp_path / "new" / FILE).read_bytes() == manifest()
-    assert "is a link to" in placed.oddity()
 
 
 def test_d14_removing_where_nothing_is_does_nothing(tmp_path: Path) -> None:
@@ -165,7 +164,6 @@ def test_a_static_pod_path_that_is_a_file_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_bytes(b"kind: Pod")
     with pytest.raises(ActionError, match="set staticPodPath"):
         directory(tmp_path / "pod.yaml").place(FILE, manifest())
-    assert "single file" in directory(tmp_path / "pod.yaml").oddity()
 
 
 def test_removal_is_durable(tmp_path: Path) -> None:
@@ -209,3 +207,54 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 def test_no_namespace_is_the_namespace_default() -> None:
     assert manifests.pod_name(b'{"metadata": {"name": "a"}}') == ("default", "a")
+
+
+EDITED = (
+    manifest(ours=False),
+    b"kind: Pod\nmetadata:\n  name: api-1a2b3c\n  namespace: kube-system\n",
+    b"",
+    b'{"kind": "Pod", "metadata": {}}',
+    b"kind: Pod\nmetadata:\n",
+    b"{ half",
+)
+
+
+@pytest.mark.parametrize("content", EDITED)
+def test_what_an_edit_left_of_a_copys_manifest_is_removed_with_it(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    assert directory(tmp_path).remove(FILE, ("kube-system", "api-1a2b3c"))
+    assert stored.tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        manifest("other", ours=False),
+        manifest(namespace="apps", ours=False),
+        b"apiVersion: v1\nkind: Pod\nmetadata:\n  name: other\n",
+        b'kind: "Pod"\nmetadata: {name: api-1a2b3c-too}\n',
+    ],
+)
+def test_another_pods_manifest_under_a_copys_name_is_never_removed(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ActionError, match="is not ours: it stays"):
+        directory(tmp_path).remove(FILE, ("kube-system", "api-1a2b3c"))
+    assert stored.tree(tmp_path) == {FILE: content}
+
+
+def test_d14_a_dangling_link_is_named_with_where_it_points(tmp_path: Path) -> None:
+    (tmp_path / "manifests").symlink_to("away")
+    with pytest.raises(ActionError, match=f"a link to {tmp_path}/away, which is not there"):
+        directory(tmp_path / "manifests").place(FILE, manifest())
+
+
+def test_a_directory_outside_of_the_units_sandbox_is_named_with_the_drop_in(tmp_path: Path) -> None:
+    with pytest.raises(ActionError, match=f"ReadWritePaths={tmp_path}"):
+        directory(tmp_path, ReadOnlyDisk()).place(FILE, manifest())
+    (tmp_path / FILE).write_bytes(manifest())
+    with pytest.raises(ActionError, match=f"ReadWritePaths={tmp_path}"):
+        directory(tmp_path, ReadOnlyDisk()).remove(FILE)

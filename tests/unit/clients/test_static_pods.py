@@ -180,3 +180,65 @@ def test_a_change_in_place_is_seen(tmp_path: Path) -> None:
 def test_a_number_of_an_activation_that_no_number_can_be_counts_as_none() -> None:
     notes = {**NOTES, pods.COPY_ACTIVATION: "9" * 5000}
     assert parse(manifest(notes), "checkpointd.apps.x.json").activation == 0
+
+
+# ---- reading again and again ---------------------------------------------------------------------
+def bytes_read() -> int:
+    """Return how many bytes this process has read so far (proc(5))."""
+    line = Path("/proc/self/io").read_text().splitlines()[0]
+    return int(line.removeprefix("rchar:"))
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
+    # Files that are older than a tick: links to our own modules, which the kubelet follows too.
+    sources = sorted(Path(static_pods.__file__).parent.glob("*.py"))
+    for number, source in enumerate(sources):
+        (tmp_path / f"{number}.yaml").symlink_to(source)
+    reader = static_pods.ManifestReader()
+    first = reader.read(tmp_path)
+    before = bytes_read()
+    assert reader.read(tmp_path) == first
+    assert bytes_read() - before < sum(source.stat().st_size for source in sources) / 10
+
+
+def test_a_change_that_keeps_size_and_modification_time_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(manifest(name="one"))
+    os.utime(file, (1, 1))
+    reader = static_pods.ManifestReader()
+    assert reader.read(tmp_path)["a.json"].pod_name == "one"
+    file.write_bytes(manifest(name="two"))
+    os.utime(file, (1, 1))
+    assert reader.read(tmp_path)["a.json"].pod_name == "two"
+
+
+# ---- the directory itself ------------------------------------------------------------------------
+def test_a_plain_directory_is_nothing_to_tell_of(tmp_path: Path) -> None:
+    assert static_pods.judge_place(tmp_path) == static_pods.Place()
+
+
+def test_d14_a_link_to_a_directory_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    place = static_pods.judge_place(tmp_path / "link")
+    assert place.note == f"{tmp_path}/link is a link to {tmp_path}/real: copies are placed there"
+    assert (place.problem, place.is_absent) == ("", False)
+
+
+def test_d14_a_dangling_link_is_a_problem_with_a_remedy_and_not_an_absence(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("away")
+    place = static_pods.judge_place(tmp_path / "link")
+    assert "which is not there" in place.problem
+    assert f"mkdir -m 0700 {tmp_path}/away" in place.problem
+    assert not place.is_absent
+
+
+def test_d14_an_absent_directory_is_a_problem_with_a_remedy(tmp_path: Path) -> None:
+    place = static_pods.judge_place(tmp_path / "absent")
+    assert place.problem.endswith(f": mkdir -m 0700 {tmp_path}/absent")
+    assert place.is_absent
+
+
+def test_a_file_in_its_place_is_a_problem_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_bytes(b"kind: Pod")
+    assert "staticPodPath" in static_pods.judge_place(tmp_path / "pod.yaml").problem

@@ -13,9 +13,10 @@ from checkpointd.model.decision import (
     PlaceManifest,
     RemoveManifest,
     SaveCheckpoint,
+    Severity,
     StopCopy,
 )
-from checkpointd.model.observation import Observation
+from checkpointd.model.observation import ManifestFile, Observation
 from tests.builders import observations as build
 from tests.builders.observations import COPY_UID, at, effects, phase_of, run, seen, unknown
 
@@ -294,3 +295,56 @@ def test_an_adopted_slot_is_not_stored_a_second_time_in_the_same_cycle() -> None
     decision = decide(world, build.stored(), build.POLICY, build.NOW)
     phases = [a.checkpoint.phase for a in decision.actions if isinstance(a, SaveCheckpoint)]
     assert phases == [Phase.OFFERED]
+
+
+def stopping(file: ManifestFile) -> list[RemoveManifest]:
+    """Return what is removed once a copy has been stopping for a while and that file lies there."""
+    before = build.checkpoint(phase=Phase.STOPPING, stopped_at=at(999))
+    world = build.observation(
+        build.pod(), runtime=build.runtime(COPY_UID), manifests={file.name: file}
+    )
+    return [a for a in run(world, before).actions if isinstance(a, RemoveManifest)]
+
+
+@pytest.mark.parametrize("fields", [{}, {"pod_name": "", "problem": "not JSON"}])
+def test_an_edit_that_drops_our_annotations_does_not_keep_the_copy(fields: dict[str, str]) -> None:
+    file = build.manifest(OFFERED, sha256="other", ours=False, slot=None, **fields)
+    assert OFFERED.activation is not None
+    wanted = RemoveManifest(OFFERED.slot, file.name, OFFERED.activation.name)
+    assert stopping(file) == [wanted]
+
+
+def test_another_pods_manifest_under_the_copys_name_does_not_keep_the_copy_either() -> None:
+    file = build.manifest(OFFERED, sha256="other", ours=False, slot=None, pod_name="etcd")
+    assert stopping(file) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"ours": False, "slot": None}, "edited by hand: left as it is, and removed when"),
+        ({"uid": ""}, "edited by hand, which gave the pod another UID"),
+        ({"ours": False, "pod_name": "", "problem": "not JSON"}, "no pod any more (not JSON)"),
+        ({"ours": False, "pod_name": "etcd"}, "another pod, kube-system/etcd: it is not touched"),
+    ],
+)
+def test_each_kind_of_edit_is_told_with_what_to_do(fields: dict[str, Any], says: str) -> None:
+    before = build.checkpoint(phase=Phase.SERVING)
+    edited = build.manifest(before, sha256="other", **fields)
+    world = offline(runtime=build.runtime(COPY_UID), manifests={edited.name: edited})
+    decision = run(world, before)
+    assert not {PlaceManifest, RemoveManifest} & set(effects(decision))
+    (said,) = [r.sentence for r in decision.reasons if r.rule == "alarm"]
+    assert says in said
+    assert "it is put back" in said or "is put back" in said
+
+
+def test_what_is_odd_about_the_static_pod_directory_is_told() -> None:
+    world = replace(
+        build.observation(), manifest_problem="no directory: mkdir it", manifest_notes=("a link",)
+    )
+    said = {(r.rule, r.severity, r.sentence) for r in run(world).reasons if r.slot is None}
+    assert said == {
+        ("alarm", Severity.ALARM, "no directory: mkdir it"),
+        ("note", Severity.NOTICE, "a link"),
+    }

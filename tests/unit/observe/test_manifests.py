@@ -10,7 +10,7 @@ import pytest
 
 from checkpointd.clock import Clock
 from checkpointd.errors import StoreError
-from checkpointd.model.moments import Seen, Unknown
+from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import ManifestsRead, Override, OverridesRead, Verb
 from checkpointd.observe.manifests import ManifestSource
 from tests.fakes.posted import Posted
@@ -37,10 +37,10 @@ class Place:
     def manifests(self) -> Path:
         return self.root / "manifests"
 
-    def source(self) -> ManifestSource:
+    def source(self, clock: Clock | None = None) -> ManifestSource:
         return ManifestSource(
             self.posted.post,
-            Clock(),
+            clock or Clock(),
             directory=lambda: self.path,
             overrides=(self.root / "overrides", self.read_overrides),
             run=self.root / "run",
@@ -189,3 +189,65 @@ def test_only_the_freeze_file_of_the_run_directory_counts(place: Place) -> None:
     assert not place.frozen.is_set()
     (place.root / "run" / "frozen").touch()
     assert place.frozen.wait(10)
+
+
+# ---- the directory itself ------------------------------------------------------------------------
+class Later(Clock):
+    """Be a clock that a test sets forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead = 0.0
+
+    def now(self) -> Instant:
+        return super().now().plus(self.ahead)
+
+
+def look(place: Place, source: ManifestSource) -> ManifestsRead:
+    source.look_now()
+    source.step()
+    return [fact for fact in place.posted.facts if isinstance(fact, ManifestsRead)][-1]
+
+
+def test_an_absent_directory_is_unknown_at_first_and_empty_when_that_lasts(place: Place) -> None:
+    clock = Later()
+    source = place.source(clock)
+    place.manifests.rmdir()
+    told = look(place, source)
+    assert isinstance(told.result, Unknown)
+    assert "mkdir" in told.problem
+    clock.ahead = 19.0
+    assert isinstance(look(place, source).result, Unknown)
+    clock.ahead = 21.0
+    told = look(place, source)
+    assert isinstance(told.result, Seen)
+    assert told.result.value == {}
+    assert "mkdir" in told.problem
+    place.manifests.mkdir()
+    assert look(place, source).problem == ""
+    place.manifests.rmdir()
+    assert isinstance(look(place, source).result, Unknown)
+    source.close()
+
+
+def test_a_dangling_link_stays_unknown_however_long(place: Place) -> None:
+    clock = Later()
+    source = place.source(clock)
+    place.manifests.rmdir()
+    place.manifests.symlink_to("away")
+    look(place, source)
+    clock.ahead = 60.0
+    assert isinstance(look(place, source).result, Unknown)
+    source.close()
+
+
+def test_a_link_to_a_directory_is_noted_and_followed(place: Place) -> None:
+    source = place.source()
+    place.manifests.rename(place.root / "real")
+    place.manifests.symlink_to("real")
+    write(place.root / "real" / "a.json")
+    told = look(place, source)
+    assert isinstance(told.result, Seen)
+    assert [*told.result.value] == ["a.json"]
+    assert "copies are placed there" in told.notes[0]
+    source.close()

@@ -227,3 +227,36 @@ def test_d11_a_read_only_disk_loses_nothing(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="read-only"):
             call()
     assert CheckpointStore(tmp_path, FaultyDisk()).load().checkpoints == {stored.SLOT: saved}
+
+
+def test_d11_what_is_left_of_a_full_disk_is_not_used_for_new_generations(tmp_path: Path) -> None:
+    disk = FullDisk()
+    store = stored.open_store(tmp_path, disk)
+    saved = stored.write(store, stored.candidate(stored.CONFIG))
+    disk.free = 0
+    store.save_checkpoint(replace(saved, activations=9))
+    with pytest.raises(NoSpaceError, match="reserve: No space"):
+        store.write_generation(stored.candidate(), 2, stored.NOW)
+    assert store.save_checkpoint(replace(saved, activations=10))
+
+
+def test_d11_a_full_disk_is_told_of_until_there_is_room_for_the_reserve(tmp_path: Path) -> None:
+    disk = FullDisk()
+    store = stored.open_store(tmp_path, disk)
+    saved = stored.write(store, stored.candidate())
+    assert store.find_faults() == ()
+    disk.free = 0
+    store.save_checkpoint(replace(saved, activations=9))
+    (fault,) = store.find_faults()
+    assert "is full" in fault
+    assert "free 4 MiB there" in fault
+    disk.free = None
+    assert store.find_faults() == ()
+    assert (tmp_path / "reserve").stat().st_size == 1 << 20
+
+
+def test_a_store_that_is_gone_is_told_of(tmp_path: Path) -> None:
+    store = stored.open_store(tmp_path / "store")
+    (tmp_path / "store").rename(tmp_path / "away")
+    (fault,) = store.find_faults()
+    assert f"open {tmp_path}/store: No such file" in fault

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from checkpointd.errors import StoreError
@@ -37,3 +39,11 @@ def test_a_slot_over_200_bytes_is_cut_and_hashed() -> None:
 
 def test_s5_two_slots_never_share_a_path() -> None:
     assert layout.override_file(Slot("a-b", "pod.c")) != layout.override_file(Slot("a", "pod.b-c"))
+
+
+def test_the_file_of_an_order_fits_whatever_the_slots_name(tmp_path: Path) -> None:
+    slot = Slot("n" * 63, "pod." + "p" * 196)
+    file = layout.override_file(slot)
+    (tmp_path / layout.temporary(file)).touch()
+    assert file != layout.override_file(Slot("n" * 63, "pod." + "p" * 195))
+    assert layout.override_file(Slot("apps", "ds.web")) == "apps.ds.web.json"
