@@ -228,7 +228,7 @@ def test_a_pair_of_two_halves_is_an_error_until_both_are_there(
     client.get_node(NODE)
 
 
-def test_another_token_is_used_at_once_on_the_same_connection(
+def test_c8_another_token_is_used_at_once_on_the_same_connection(
     server: ApiServer, handed: Handed, tmp_path: Path
 ) -> None:
     server.tokens.update({"a": NODE_USER, "b": NODE_USER})

@@ -377,7 +377,7 @@ def test_an_api_server_that_is_expected_is_probed_sooner(server: ApiServer, hand
 
 
 # ---- credentials that change under an open watch ----------------------------------------------
-def test_a_rotated_certificate_renews_the_watch_from_where_it_was(
+def test_c8_a_rotated_certificate_renews_the_watch_from_where_it_was(
     server: ApiServer, handed: Handed
 ) -> None:
     server.bookmark_every = 0.02
