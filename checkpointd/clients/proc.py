@@ -43,6 +43,16 @@ class Process:
         return Instant(boot_id=boot_id, seconds=self.start_ticks / TICKS_PER_SECOND)
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Name a process that has a socket open, as which descriptor; ``pod`` is None for the host."""
+
+    pid: int
+    descriptor: str
+    socket: str
+    pod: str | None
+
+
 class Procfs:
     """Read one procfs. Making it tells psutil where that is, for the whole program."""
 
@@ -122,24 +132,49 @@ class Procfs:
         None where that cannot be known: no table of sockets, or processes of pods whose descriptors
         may not be read (CAP_SYS_PTRACE is missing). Sockets of the host's processes are no pod's.
         """
-        inodes = self._listening_inodes(port)
-        if inodes is None:
+        sockets = self.list_listening(port)
+        holders = None if sockets is None else self.find_holders(sockets)
+        if holders is None:
             return None
-        targets = frozenset(f"socket:[{inode}]" for inode in inodes)
-        owners: frozenset[str] = frozenset()
-        found: frozenset[str] = frozenset()
+        return frozenset(holder.pod for holder in holders if holder.pod is not None)
+
+    def list_listening(self, port: int) -> frozenset[str] | None:
+        """Return the sockets that listen on TCP ``port``, None without a table of sockets."""
+        table = _read(f"{self.root}/net/tcp")
+        if table is None:
+            return None
+        # No tcp6 where IPv6 is switched off.
+        table += _read(f"{self.root}/net/tcp6") or ""
+        return frozenset(f"socket:[{inode}]" for inode in _inodes(table, f":{port:04X}"))
+
+    def find_holders(
+        self, sockets: frozenset[str], *, of_pods: bool = True
+    ) -> tuple[Holder, ...] | None:
+        """Return the processes, of pods or of the host, that have one of ``sockets`` open.
+
+        None where there may be others, whose descriptors may not be read. Raises SourceError.
+        """
+        found: list[Holder] = []
         unreadable = False
-        for pid in self.list_pids() if targets else ():
+        for pid in self.list_pids() if sockets else ():
             pod = self.read_pod(pid)
-            if pod is None:
+            if (pod is not None) is not of_pods:
                 continue
             links = self._descriptors(pid)
             unreadable = unreadable or links is None
-            held = targets & (links or frozenset())
-            if held:
-                owners |= {pod}
-                found |= held
-        return None if unreadable and found != targets else owners
+            for descriptor, link in (links or {}).items():
+                if link in sockets:
+                    found.append(Holder(pid, descriptor, link, pod))
+        held = frozenset(holder.socket for holder in found)
+        return None if unreadable and held != sockets else tuple(found)
+
+    def still_holds(self, holder: Holder) -> bool:
+        """Tell whether a process still has that socket open, and is of the same pod."""
+        try:
+            link = Path(f"{self.root}/{holder.pid}/fd/{holder.descriptor}").readlink()
+        except OSError:
+            return False
+        return str(link) == holder.socket and self.read_pod(holder.pid) == holder.pod
 
     def _is_called_kubelet(self, pid: int) -> bool:
         if self.read_name(pid) == "kubelet":
@@ -159,20 +194,12 @@ class Procfs:
         trusted = len(owner) == 4 and int(owner[1]) in (0, os.geteuid())
         return trusted and not nested and self.read_pod(pid) is None
 
-    def _listening_inodes(self, port: int) -> frozenset[str] | None:
-        table = _read(f"{self.root}/net/tcp")
-        if table is None:
-            return None
-        # No tcp6 where IPv6 is switched off.
-        table += _read(f"{self.root}/net/tcp6") or ""
-        return frozenset(_inodes(table, f":{port:04X}"))
-
-    def _descriptors(self, pid: int) -> frozenset[str] | None:
+    def _descriptors(self, pid: int) -> dict[str, str] | None:
         directory = f"{self.root}/{pid}/fd"
         try:
-            return frozenset(_links(directory))
+            return dict(_links(directory))
         except FileNotFoundError:
-            return frozenset()
+            return {}
         except OSError:
             return None
 
@@ -197,10 +224,10 @@ def _inodes(table: str, port: str) -> Iterator[str]:
             yield fields[9]
 
 
-def _links(directory: str) -> Iterator[str]:
+def _links(directory: str) -> Iterator[tuple[str, str]]:
     for path in Path(directory).iterdir():
         try:
-            yield str(path.readlink())
+            yield path.name, str(path.readlink())
         except FileNotFoundError:
             continue
 

@@ -12,6 +12,7 @@ from checkpointd.act.stop import StopClient
 from checkpointd.clients import network
 from checkpointd.clients.cgroups import Cgroups
 from checkpointd.clients.cri.client import CriClient
+from checkpointd.clients.listeners import Listeners
 from checkpointd.clients.proc import Procfs
 from checkpointd.clock import Clock
 from checkpointd.cycle import Cycle, World
@@ -99,7 +100,7 @@ class Wiring:
             credentials=self.discovery.credentials,
             find_node_name=self.discovery.node_name,
             selection=lambda: self.settings().policy.selection,
-            find_listeners=self.procfs.find_listeners,
+            find_listeners=Listeners(self.procfs).find,
             own_addresses=lambda: network.read_own_addresses(self.settings().paths.proc),
         )
 

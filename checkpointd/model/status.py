@@ -46,12 +46,16 @@ class SourceState(Enum):
 # ---- the node -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiStatus:
-    """Say how the API server stands to us; ``why`` is the latest failure, "" if there is none."""
+    """Say how the API server stands to us; ``why`` is the latest failure, "" if there is none.
+
+    ``node_renewed`` is when it last had another object for our node than before.
+    """
 
     state: Api
     since: Instant
     why: str = ""
     address: str = ""
+    node_renewed: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +84,15 @@ class RuntimeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """Say what one source says: ``since`` when without a break, ``at`` its last reading.
+    """Say what one source says: ``since`` when the same, ``at`` its last reading.
 
-    The moment of a look does not count in a comparison: what was seen does.
+    Times do not count in a comparison: what was seen does.
     ``needed`` sources make the node degraded while they are unknown; the others are optional.
     """
 
     name: str
     state: SourceState
-    since: Instant | None = None
+    since: Instant | None = field(default=None, compare=False)
     at: Instant | None = field(default=None, compare=False)
     why: str = ""
     needed: bool = True

@@ -33,6 +33,7 @@ T = TypeVar("T")
 SCHEMA = 1
 """Raised when a file's meaning changes so that an older program would misread it."""
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _SEAL = re.compile(rb'\{"checksum":"([0-9a-f]{64})",')
 
 
@@ -87,10 +88,14 @@ def unseal_as(kind: type[T], content: bytes, what: str) -> T:
 # ---- nouns --------------------------------------------------------------------------------------
 def encode(value: object) -> object:
     """Turn a noun of the model into what JSON has."""
+    kind: type = type(value)
+    if kind in _SCALARS:
+        return value
     if isinstance(value, Enum):
         return cast("object", value.value)
-    if dataclasses.is_dataclass(value):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    names = _names(kind)
+    if names is not None:
+        return {name: encode(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value)
         return {key: encode(item) for key, item in entries.items()}
@@ -161,6 +166,14 @@ def _decode_scalar(kind: type, value: object, where: str) -> object:
     if type(value) is not kind:
         raise FieldError(f"{where}: expected {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """Return the names of a noun's fields, None where it is no noun; found once per noun."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 @functools.cache
