@@ -17,8 +17,16 @@ from checkpointd.model import permissions
 from checkpointd.model.checkpoint import NodeRecord
 from checkpointd.model.observation import World
 from checkpointd.observe.api import world
+from checkpointd.render import lint
 
 TIMEOUTS = Timeouts(connect=3.0, read=5.0)
+FINE_GRAINED = (1, 33)
+"""KubeletFineGrainedAuthz is on by default since then."""
+_PROXY = note(
+    str(permissions.GET_KUBELET_PODS),
+    "of no use: this kubelet is older than 1.33 and asks for nodes/proxy, which must not be granted"
+    " for this; its pod-resources socket serves",
+)
 MOST_SKEW = 30.0
 """Seconds: beyond this, tokens and certificates are judged wrongly at their ends."""
 
@@ -54,11 +62,21 @@ def examine_permissions(scene: Scene) -> Iterator[Finding]:
     client = KubeClient(scene.credentials, TIMEOUTS)
     try:
         for permission in permissions.ALL:
-            yield _permission(client, permission, name)
+            if permission is permissions.GET_KUBELET_PODS and asks_for_proxy(scene):
+                yield _PROXY
+            else:
+                yield _permission(client, permission, name)
     except SourceError as error:
         yield unknown("permissions", f"{error}: what is granted cannot be asked")
     finally:
         client.drop_connections()
+
+
+def asks_for_proxy(scene: Scene) -> bool:
+    """Tell whether the kubelet is so old that it asks for nodes/proxy (kubelet facts K-16)."""
+    known = scene.record.discovered if scene.record is not None else None
+    version = lint.parse_version(known.get("kubelet_version", "")) if known is not None else None
+    return version is not None and version < FINE_GRAINED
 
 
 def _permission(client: KubeClient, permission: permissions.Permission, node: str) -> Finding:
@@ -129,5 +147,3 @@ def _cluster(record: NodeRecord | None, found: World, node: object) -> Iterator[
         )
     else:
         yield good("cluster", "the one that we know")
-    if found.kubelet_version:
-        yield note("cluster", f"the kubelet is {found.kubelet_version}")

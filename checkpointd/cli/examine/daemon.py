@@ -36,7 +36,7 @@ def examine_configuration(scene: Scene) -> Iterator[Finding]:
         yield make("configuration", problem, costs, "repair it; look again: checkpointd config")
     if not scene.problems:
         count = len(scene.settings.origins)
-        yield good("configuration", f"no fault; {count} keys are set, the others are defaults")
+        yield good("configuration", f"no fault; keys set: {count}, the others are defaults")
 
 
 def examine_daemon(scene: Scene) -> Iterator[Finding]:

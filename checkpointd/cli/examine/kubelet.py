@@ -10,8 +10,7 @@ from checkpointd.cli.examine.finding import Finding, fault, good, note, unknown,
 from checkpointd.cli.examine.scene import Scene
 from checkpointd.clients import pod_resources
 from checkpointd.clients.cri.client import CriClient
-from checkpointd.errors import RejectedError, SourceError
-from checkpointd.model import permissions
+from checkpointd.errors import SourceError
 from checkpointd.observe.kubelet import ClientFinder, Clients
 from checkpointd.observe.places import Origin, Place
 
@@ -170,9 +169,8 @@ def _answers(clients: Clients) -> Iterator[Finding]:
         yield good("secure port", f"{clients.http.endpoints.port} lists {len(pods)} pods")
         lists += 1
     except SourceError as error:
-        denied = isinstance(error, RejectedError) and error.status in (401, 403)
-        remedy = f"optional: {permissions.GET_KUBELET_PODS.remedy}" if denied else ""
-        yield note("secure port", str(error), remedy)
+        # What a denial costs is told among the permissions.
+        yield note("secure port", str(error))
     if not lists:
         yield warning(
             "kubelet's list",

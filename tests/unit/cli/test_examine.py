@@ -16,6 +16,7 @@ from checkpointd.cli.examine.finding import Finding, Level, good, unknown
 from checkpointd.cli.examine.scene import Scene
 from checkpointd.clients.certificates import Certificate
 from checkpointd.errors import SourceError
+from checkpointd.model.checkpoint import NodeRecord
 from checkpointd.model.observation import ManifestFile
 from checkpointd.observe.places import Origin, Place
 from checkpointd.settings import KubeletSettings, Settings
@@ -352,3 +353,17 @@ def test_two_clocks_are_compared(date: str, level: Level) -> None:
 def test_without_a_name_nothing_can_be_asked() -> None:
     assert levels(cluster.examine_api(EMPTY)) == [Level.UNKNOWN]
     assert levels(cluster.examine_permissions(EMPTY)) == [Level.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"), [("v1.20.2", True), ("v1.32.9", True), ("v1.33.0", False), ("", False)]
+)
+def test_an_old_kubelet_asks_for_more_than_is_ever_granted(version: str, is_old: bool) -> None:
+    record = NodeRecord(
+        node_name="n", boot_id="b", anchor="", anchor_uid="", node_uid="u", in_contact=True,
+        contact_changed=None, node_deleted_since=None, all_gone_since=None,
+        discovered={"kubelet_version": version},
+    )  # fmt: skip
+    scene = Scene(config_file=Path("/c"), settings=Settings(), record=record)
+    assert cluster.asks_for_proxy(scene) is is_old
+    assert not cluster.asks_for_proxy(EMPTY)
