@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpointd.clock import Clock
+from checkpointd.model import permissions
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import LeaseRead, ListConfirmed, OwnerRead, OwnerWord, WorldRead
@@ -116,6 +117,19 @@ def test_a_daemon_set_that_cannot_be_read_is_unknown(
 ) -> None:
     server.break_(fault, "/apis/apps/v1")
     assert isinstance(look_once(handed, OWNER).of(OwnerRead)[0].result, Unknown)
+
+
+def test_a_missing_permission_is_named_with_what_it_costs_and_what_grants_it(
+    server: ApiServer, handed: Handed
+) -> None:
+    server.granted -= {"daemonsets", "leases"}
+    posted = look_once(handed, OWNER, LEASE)
+    owner, lease = posted.of(OwnerRead)[0].result, posted.of(LeaseRead)[0].result
+    assert isinstance(owner, Unknown)
+    assert owner.why.startswith("HTTP 403")
+    assert owner.why.endswith(permissions.GET_DAEMON_SET.explain_denial())
+    assert isinstance(lease, Unknown)
+    assert lease.why.endswith(permissions.GET_LEASE.explain_denial())
 
 
 def test_a_daemon_set_is_unknown_where_the_node_is_gone(server: ApiServer, handed: Handed) -> None:
