@@ -81,7 +81,7 @@ class SlotPlan:
 def guard(slot: Slot, call: Callable[[], T]) -> T | Fault:
     """Return what ``call`` returns, or the fault that it raised: it costs this slot alone.
 
-    One of the three places where every exception is caught.
+    One of the places where every exception is caught.
     """
     try:
         return call()

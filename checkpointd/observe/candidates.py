@@ -6,11 +6,12 @@ thread keeps no bytes: they go to the cycle with the fact, which drops them once
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from checkpointd import json_fields
+from checkpointd import json_fields, log
 from checkpointd.clock import Clock
 from checkpointd.errors import FieldError, SourceError
 from checkpointd.json_fields import Json
@@ -121,8 +122,12 @@ class CandidateThread(SourceThread):
                 return
             answer = self._render(question.target, basis)
         except (SourceError, FieldError) as error:
-            answer = Unknown(str(error), at)
-            basis = None
+            answer, basis = Unknown(str(error), at), None
+        except Exception as error:
+            # Of one pod, and no reason to say nothing of the others.
+            answer, basis = Unknown(f"a fault of ours: {type(error).__name__}: {error}", at), None
+            if told is None or not _is_same(told.answer, answer):
+                logging.getLogger(log.LOGGER).exception("pod %s is not rendered", question.target)
         self._tell(question.target, told, _Told(at=at, answer=answer, basis=basis))
 
     def _tell(self, uid: str, before: _Told | None, now: _Told) -> None:

@@ -1,7 +1,7 @@
 """Run one source in a thread of its own: the guard, the waking, and what is due.
 
 A source thread reads what the questions ask, posts facts, and waits with a deadline. Its guard is
-one of the two places where every exception is caught.
+one of the places where every exception is caught.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -262,6 +263,33 @@ def test_a_fault_of_our_own_is_unknown_and_the_next_look_tells_again(node: Node)
     assert isinstance(fact, CandidateRead)
     assert isinstance(fact.result, Unknown)
     assert node.candidate().files[0].entries
+
+
+def test_a_fault_in_one_pod_costs_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("checkpointd").propagate = True
+    pods = {uid: api_pod(raw_pod(uid, uid=uid)) for uid in ("uid-a", "uid-c")}
+    facts: list[Fact] = []
+    surroundings = Surroundings(
+        find_pod=lambda uid: pods[uid],  # of uid-b it knows nothing: a KeyError
+        root=lambda: tmp_path,
+        node=lambda: NodeFacts(node_name="node-1"),
+        max_bytes=lambda: 1024,
+    )
+    thread = CandidateThread(facts.append, Clock(), surroundings)
+    asked = (Question(Topic.CANDIDATE, uid, period=0.0) for uid in ("uid-a", "uid-b", "uid-c"))
+    thread.ask(frozenset(asked))
+    for _ in range(3):
+        thread.step()
+    found = {fact.parent_uid: fact.result for fact in facts if isinstance(fact, CandidateRead)}
+    assert len(facts) == 3
+    assert isinstance(found["uid-a"], Seen)
+    assert isinstance(found["uid-c"], Seen)
+    failed = found["uid-b"]
+    assert isinstance(failed, Unknown)
+    assert failed.why == "a fault of ours: KeyError: 'uid-b'"
+    assert len(caplog.records) == 1
 
 
 def test_only_who_is_due_is_looked_at(node: Node) -> None:
