@@ -250,7 +250,7 @@ class Cycle:
             folded = self._catch("a fact cannot be taken in", fold_in)
             if not isinstance(folded, Failed):
                 self.observation = folded
-        self._told.observation(before, self.observation)
+        self._told.observation(before, self.observation, self.policy.times.silent_for)
 
     def _ask_manager(self, made: Plan, now: Instant) -> Plan:
         """Ask PID 1 before a start: an orderly shutdown must not start everything (rule 11)."""

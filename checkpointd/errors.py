@@ -88,11 +88,15 @@ class SilentError(SourceError):
 
 
 class RejectedError(SourceError):
-    """Report an answer that is not the one asked for (401, 403, 404, 429, 5xx, HTML, truncated)."""
+    """Report an answer that is not the one asked for (401, 403, 404, 429, 5xx, HTML, truncated).
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    ``retry_after`` is for how many seconds the server wants to be left alone, 0 if it did not say.
+    """
+
+    def __init__(self, message: str, status: int = 0, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
 
 
 class ActionError(CheckpointdError):

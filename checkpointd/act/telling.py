@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from checkpointd import log
-from checkpointd.model.checkpoint import Stored
+from checkpointd.model.checkpoint import NodeRecord, Stored
 from checkpointd.model.decision import (
     Action,
     Decision,
@@ -49,6 +49,8 @@ class Teller:
         self._alarms: dict[tuple[Slot | None, str], Reason] = {}
         self._failures: set[tuple[Slot | None, str]] = set()
         self._faults: set[str] = set()
+        self._useless = False
+        self._node_uid = ""
         self._done: tuple[Action, ...] = ()
 
     # ---- decisions -------------------------------------------------------------------------------
@@ -65,6 +67,7 @@ class Teller:
             if reason.changed and reason.slot not in unsaved:
                 self._transition(reason, stored)
         self._compare_alarms(decision.reasons, stored)
+        self._node(stored.node)
         self._tell_outcomes(made, stored)
 
     def _transition(self, reason: Reason, stored: Stored) -> None:
@@ -135,13 +138,16 @@ class Teller:
             self._logger.error("%s", sentence, exc_info=error, extra=extra)
 
     # ---- sources ---------------------------------------------------------------------------------
-    def observation(self, before: Observation, after: Observation) -> None:
-        """Tell which sources went or returned."""
+    def observation(self, before: Observation, after: Observation, patience: float) -> None:
+        """Tell which sources went or returned.
+
+        ``patience`` is for how many seconds an API server may answer and yet tell nothing.
+        """
         self._contact(before.api_contact, after.api_contact)
+        self._use(after, patience)
         self._machine(before.machine, after.machine)
         self._orders(before.overrides, after.overrides)
         for name, old, new in (
-            ("API server's identity", before.world, after.world),
             ("static-pod directory", before.manifests, after.manifests),
             ("kernel's view of processes", before.processes, after.processes),
         ):
@@ -150,12 +156,41 @@ class Teller:
     def _contact(self, before: ApiContact, after: ApiContact) -> None:
         if before.reached == after.reached:
             return
+        self._useless = False
         if after.reached:
             extra = log.fields(log.Event.SOURCE_BACK)
             self._logger.log(log.NOTICE, "API server: answers (%s)", after.address, extra=extra)
         else:
             extra = log.fields(log.Event.SOURCE_GONE, reason=after.why)
             self._logger.warning("API server: no answer: %s", after.why, extra=extra)
+
+    def _use(self, after: Observation, patience: float) -> None:
+        """Tell of an API server that answers, but for some time not with our pods.
+
+        A watch that ends, or one list that fails, is nothing to tell of.
+        """
+        contact, pods = after.api_contact, after.api_pods
+        if isinstance(pods, Seen):
+            if self._useless:
+                back = log.fields(log.Event.SOURCE_BACK)
+                self._logger.info("API server: tells of our pods again", extra=back)
+            self._useless = False
+        elif not self._useless and contact.reached and contact.answered_at is not None:
+            since = max(pods.since, contact.reached_since, key=lambda instant: instant.seconds)
+            if contact.answered_at.seconds_since(since) >= patience:
+                self._useless = True
+                extra = log.fields(log.Event.SOURCE_GONE, reason=pods.why)
+                told = "API server: answers, but does not tell of our pods: %s"
+                self._logger.warning(told, pods.why, extra=extra)
+
+    def _node(self, record: NodeRecord | None) -> None:
+        """Tell when the API server has another object for our node than before."""
+        uid = record.node_uid if record is not None else ""
+        if uid != self._node_uid and self._node_uid:
+            told = "API server: the Node was made anew: its UID is %s, it was %s; the same cluster"
+            extra = log.fields(log.Event.SOURCE_BACK)
+            self._logger.log(log.NOTICE, told, uid, self._node_uid, extra=extra)
+        self._node_uid = uid
 
     def _orders(self, before: Mapping[str, Override], after: Mapping[str, Override]) -> None:
         """Tell which of the operators' orders came, changed or went: who, until when, why."""

@@ -18,6 +18,8 @@ EPILOG: str = (
     "exit codes: 0 healthy, 1 degraded or the daemon is dead, 2 a copy is active; "
     "64 wrong usage or no such pod, 69 no picture to read"
 )
+NEWS_FOR = 3600.0
+"""Seconds for which the screen tells of what has happened and is not a state."""
 HEADER = ("POD", "STATE", "FOR", "KIND", "GENERATION")
 
 
@@ -81,6 +83,10 @@ def _world_lines(seen: Picture, on: Screen) -> list[str]:
     add("API", f"{status.api.state.value} {ages.lasting(status.api.since, now)}{where}")
     if status.api.why:
         lines += on.wrap(status.api.why, " " * 10)
+    renewed = status.api.node_renewed
+    if renewed is not None and (ages.seconds_between(renewed, now) or 0.0) < NEWS_FOR:
+        told = f"our Node was made anew {ages.ago(renewed, now)}: another UID, the same cluster"
+        lines += on.wrap(told, " " * 10)
     add("kubelet", *_kubelet(seen))
     runtime = status.runtime
     idle = {each.name for each in status.sources if each.state is SourceState.IDLE}
@@ -101,7 +107,7 @@ def _kubelet(seen: Picture) -> list[str]:
         return ["no kubelet process", kubelet.why]
     if kubelet.present is Is.UNKNOWN:
         return ["unknown", kubelet.why]
-    answer = {Is.YES: "answers", Is.NO: "answers NOTHING", Is.UNKNOWN: "not asked yet"}
+    answer = {Is.YES: "answers", Is.NO: "gives NO LIST of its pods", Is.UNKNOWN: "not asked yet"}
     running = " ".join(part for part in ("running", since, f"(pid {kubelet.pid})") if part)
     return [kubelet.version, running, answer[kubelet.answers]]
 

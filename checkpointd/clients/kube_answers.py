@@ -6,6 +6,7 @@ cut to one line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -16,6 +17,7 @@ from checkpointd.json_fields import Json
 
 EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 """k8s.io/apimachinery/pkg/watch/watch.go."""
+OTHER_SERVER = "what answers there is no API server (a proxy, a login page?)"
 
 T = TypeVar("T")
 
@@ -78,20 +80,27 @@ def _check_page(page: Json) -> None:
         raise FieldError("metadata.resourceVersion: empty")
 
 
-def parse_answer(status: int, content_type: str, body: bytes) -> Json:
+def parse_answer(status: int, content_type: str, body: bytes, retry_after: str = "") -> Json:
     """Return the JSON object of an answer. Raises RejectedError."""
     if status != 200:
-        raise rejection(status, body)
+        raise rejection(status, body, retry_after)
     if not content_type.startswith("application/json"):
-        raise RejectedError(f"the answer is not JSON but {content_type[:40]!r}", status)
+        raise RejectedError(
+            f"the answer is not JSON but {content_type[:40]!r}: {OTHER_SERVER}", status
+        )
     try:
         return json_fields.parse_object(body, "the answer")
     except FieldError as error:
-        raise RejectedError(str(error)) from error
+        raise RejectedError(f"{error}: it was cut off on its way, or {OTHER_SERVER}") from error
 
 
-def rejection(code: int, body: bytes) -> RejectedError:
-    """Make the error for an answer other than 200."""
+def rejection(code: int, body: bytes, retry_after: str = "") -> RejectedError:
+    """Make the error for an answer other than 200.
+
+    ``retry_after`` is the header of that name; of its two forms (RFC 9110, 10.2.3) only seconds
+    count, which is what API servers send.
+    """
+    wait = float(retry_after) if re.fullmatch("[0-9]{1,6}", retry_after) else 0.0
     try:
         status = json_fields.parse_object(body, "the answer")
         words = " ".join(json_fields.optional_text(status, "message").split())[:200]
@@ -101,8 +110,8 @@ def rejection(code: int, body: bytes) -> RejectedError:
             name = json_fields.optional_text(status, "details", "name")
             return NotFoundError(message, kind, name)
     except FieldError:
-        return RejectedError(f"HTTP {code}, and no Status", code)
-    return RejectedError(message, code)
+        return RejectedError(f"HTTP {code}, and no Status: {OTHER_SERVER}", code, wait)
+    return RejectedError(message, code, wait)
 
 
 def _is_not_found(status: Json) -> bool:

@@ -31,6 +31,7 @@ LARGEST_ANSWER = 128 * 1024 * 1024
 """Bytes of an answer; they are streamed, so this bounds time, not memory."""
 
 _LOOPBACK = "127.0.0.1"
+_HEALTHZ = "/healthz"
 _ANONYMOUS = Credentials(host="", port=0, prefix="", verify_name="", insecure=False)
 _PERMISSION = (
     f'needs the permission "{GET_KUBELET_PODS.verb}" on "nodes/{GET_KUBELET_PODS.subresource}" '
@@ -168,7 +169,7 @@ class KubeletClient:
         """Return if the kubelet says "ok" on its health port, which asks for no credentials."""
         # The health server binds its own address, by default the loopback one.
         target = bounded_http.Target(
-            host=_LOOPBACK, port=self.endpoints.healthz_port, path="/healthz"
+            host=_LOOPBACK, port=self.endpoints.healthz_port, path=_HEALTHZ
         )
         with self._get(_Request(target)) as answer:
             if b"".join(answer.chunks()).strip() != b"ok":
@@ -201,7 +202,7 @@ class KubeletClient:
         target, headers = request.target, request.headers
         with bounded_http.get(target, headers, timeout=self._timeout, most=self._largest) as answer:
             if answer.status != 200:
-                why = _hint(answer.status)
+                why = _hint(answer.status, target.path)
                 if answer.status == 401 and request.shown is not None:
                     why = f"{why}; {tls_words.explain_refusal(*request.shown)}"
                 raise RejectedError(f"{target}: HTTP {answer.status}{why}", answer.status)
@@ -297,8 +298,14 @@ def _running_uid(item: Json) -> str:
         raise RejectedError(f"the kubelet lists a pod that is none: {error}") from error
 
 
-def _hint(status: int) -> str:
-    """Say what a status means here (pkg/kubelet/server/auth.go, kubelet facts K-16)."""
+def _hint(status: int, path: str) -> str:
+    """Say what a status means here (pkg/kubelet/server/auth.go, kubelet facts K-16).
+
+    Of its health the kubelet tells anybody (k8s.io/apiserver/pkg/server/healthz).
+    """
+    if path == _HEALTHZ:
+        ill = ": the kubelet says that it is not well (journalctl -u kubelet)"
+        return ill if status == 500 else ": this is not the kubelet's server"
     hints = {
         401: f": the kubelet does not know this client; it {_PERMISSION}",
         403: f": this client {_PERMISSION}",

@@ -162,7 +162,7 @@ class UnixGrpc:
             except (TimeoutError, BlockingIOError) as error:
                 raise SilentError(f"{self.path}: nobody accepts connections") from error
             except OSError as error:
-                raise RefusedError(f"{self.path}: {error.strerror}") from error
+                raise RefusedError(f"{self.path}: {error.strerror}: is it running?") from error
         return max(0.0, timeout - (time.monotonic() - begun))
 
 
@@ -194,11 +194,13 @@ def translate(method: str, error: Exception) -> SourceError:
     if not isinstance(error, grpc.Call):
         return RejectedError(f"{method}: {type(error).__name__}")
     code = error.code()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return SilentError(f"{method}: no answer in time: it hangs, or has too much to do")
     details = " ".join((error.details() or "").split())[:_LONGEST_DETAILS]
     message = f"{method}: {code.name}: {details}" if details else f"{method}: {code.name}"
     if code is grpc.StatusCode.UNAVAILABLE:
         return RefusedError(message)
-    if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+    if code is grpc.StatusCode.CANCELLED:
         return SilentError(message)
     numbers = {"NOT_FOUND": NOT_FOUND, "UNIMPLEMENTED": UNIMPLEMENTED}
     return RejectedError(message, status=numbers.get(code.name, UNKNOWN))

@@ -6,7 +6,7 @@ API"), not in the source, so that it can be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -116,7 +116,12 @@ def resume(before: Observation, now: Instant, seconds: float) -> Observation:
 
 
 def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) -> Observation:
-    """Drop what is no longer needed: file bytes that are stored, answers that nobody asks for."""
+    """Drop what is no longer needed: file bytes that are stored, answers that nobody asks for.
+
+    Why something could not be read is no news once nobody asks for it.
+    """
+    topics = {question.topic for question in questions}
+    before = _shelve(before, topics)
     asked = {question.target for question in questions if question.topic is Topic.CANDIDATE}
     known = {
         generation.hash
@@ -131,6 +136,24 @@ def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) ->
     if kept == before.candidates and all(kept[uid] is before.candidates[uid] for uid in kept):
         return before
     return replace(before, candidates=kept)
+
+
+def _shelve(before: Observation, asked: Collection[Topic]) -> Observation:
+    lease = before.lease if Topic.LEASE in asked else _shelved(before.lease)
+    running_pods = (
+        before.running_pods if Topic.RUNNING_PODS in asked else _shelved(before.running_pods)
+    )
+    images = before.images if Topic.IMAGES in asked else _shelved(before.images)
+    known = (before.lease, before.running_pods, before.images)
+    if all(new is old for new, old in zip((lease, running_pods, images), known, strict=True)):
+        return before
+    return replace(before, lease=lease, running_pods=running_pods, images=images)
+
+
+def _shelved(reading: Seen[T] | Unknown) -> Seen[T] | Unknown:
+    if isinstance(reading, Seen) or reading.why == NOT_YET_READ:
+        return reading
+    return Unknown(NOT_YET_READ, reading.since)
 
 
 def _without_bytes(

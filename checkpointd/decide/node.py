@@ -73,12 +73,14 @@ def _follow_world(record: NodeRecord, scene: Scene) -> NodeRecord:
     anchor, anchor_uid = record.anchor, record.anchor_uid
     if world.value.anchor_uid and not anchor_uid:
         anchor, anchor_uid = world.value.anchor, world.value.anchor_uid
+    is_new = bool(record.node_uid) and world.value.node_uid != record.node_uid
     return replace(
         record,
         anchor=anchor,
         anchor_uid=anchor_uid,
         node_uid=world.value.node_uid,
         node_deleted_since=None,
+        node_renewed=scene.now if is_new else record.node_renewed,
     )
 
 

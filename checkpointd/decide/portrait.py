@@ -89,6 +89,7 @@ def _api(scene: Scene) -> ApiStatus:
         since=_api_since(scene),
         why="" if scene.api is Api.TRUSTED else _api_why(scene),
         address=contact.address,
+        node_renewed=scene.record.node_renewed if scene.record is not None else None,
     )
 
 
@@ -99,15 +100,16 @@ def _api_since(scene: Scene) -> Instant:
         return contact.unknown_since or contact.answers_since or contact.reached_since
     if scene.api is Api.REFUSED:
         return contact.refused_since or contact.reached_since
-    return max([contact.reached_since, *_unread_since(scene)], key=lambda instant: instant.seconds)
+    return max([contact.reached_since, *_read_since(scene)], key=lambda instant: instant.seconds)
 
 
-def _unread_since(scene: Scene) -> Iterator[Instant]:
-    if scene.api is not Api.ANSWERING:
-        return
+def _read_since(scene: Scene) -> Iterator[Instant]:
+    """Yield since when what makes the state has been so: what is not read, or whose world it is."""
     for _name, reading in _api_readings(scene):
         if isinstance(reading, Unknown):
             yield reading.since
+    if isinstance(scene.observation.world, Seen):
+        yield scene.observation.world.since
 
 
 def _api_why(scene: Scene) -> str:

@@ -14,7 +14,7 @@ from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.evidence import Api, Heir, Is, Owner, Want
 from checkpointd.model.files import Candidate
-from checkpointd.model.moments import Instant, Seen
+from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.pods import ApiPod
 
 CALM = 30.0
@@ -28,8 +28,8 @@ CONFIRM_AGAIN = 15.0
 """Seconds until a consistent LIST that failed, or still had the pod, is asked for once more."""
 KUBELET_LIST_CALM = 300.0
 """110 pods cost 40 ms of CPU (design, section 2)."""
-KUBELET_LIST_LOST = 5.0
-"""Seconds between tries while the kubelet gives no list, so that "unknown" does not last."""
+LOST = 5.0
+"""Seconds between tries while kubelet or runtime tell nothing, so that "unknown" does not last."""
 
 
 def ask_always(scene: Scene, *, unstored: bool) -> Iterator[Question]:
@@ -124,16 +124,19 @@ def _last_move(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Inst
 def _ask_runtime(
     checkpoint: Checkpoint, findings: Findings, scene: Scene, pace: float
 ) -> Iterator[Question]:
-    processes = scene.observation.processes
-    after = processes.since if isinstance(processes, Seen) else None
-    yield Question(Topic.RUNTIME, period=pace, after=after)
+    observation = scene.observation
+    # A death, and a runtime that comes or goes, are news of it at once.
+    news = [r.since for r in (observation.processes, observation.machine) if isinstance(r, Seen)]
+    after = max(news, key=lambda instant: instant.seconds, default=None)
+    lost = isinstance(observation.runtime, Unknown)
+    yield Question(Topic.RUNTIME, period=min(pace, LOST) if lost else pace, after=after)
     busy = pace < CALM
-    known = isinstance(scene.observation.kubelet_list, Seen)
-    calm = KUBELET_LIST_CALM if known else KUBELET_LIST_LOST
+    known = isinstance(observation.kubelet_list, Seen)
+    calm = KUBELET_LIST_CALM if known else LOST
     yield Question(
         Topic.KUBELET_LIST,
         period=max(pace, 0.2) if busy else calm,
-        after=scene.observation.api_contact.unknown_since,
+        after=observation.api_contact.unknown_since,
     )
     if findings.evidence.runs is Is.UNKNOWN or findings.evidence.copy_runs is Is.UNKNOWN:
         yield Question(Topic.RUNNING_PODS, period=5.0)

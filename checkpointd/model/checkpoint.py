@@ -194,6 +194,7 @@ class NodeRecord:
 
     ``contact_since`` and ``contact_lost`` are written at the change. ``all_gone_since`` is the
     first consistent LIST that showed two or more checkpoints gone at once (rule 5).
+    ``node_renewed`` is when our Node last came back with another UID in the world we know.
     """
 
     node_name: str
@@ -207,6 +208,7 @@ class NodeRecord:
     all_gone_since: Instant | None
     discovered: Mapping[str, str]
     """Keys: manifest_dir, root_dir, cri_socket, kubeconfig, kubelet_version, runtime_version."""
+    node_renewed: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,14 @@ BOOKMARK_OVERDUE = 90.0
 PROBE_OFTEN_FOR = 60.0
 PROBE_LATER = 5.0
 PROBE_JITTER = 0.2
+LEAVE_ALONE = 10.0
+"""Seconds at most for which a server's Retry-After is heeded: its loss has to be noticed."""
 TOO_MANY_REQUESTS = 429
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Hold seconds: how long a watch may be quiet, between answers that count, between probes,
-    between looks whether the credentials of an open watch still hold.
+    """Hold seconds: how long a watch may be quiet, between answers that count, between probes.
 
     The fold counts on the API again after two answers that are ``answers_apart``.
     """
@@ -36,7 +37,6 @@ class Patience:
     quiet: float = BOOKMARK_EVERY + BOOKMARK_OVERDUE
     answers_apart: float = 10.0
     probe: float = 1.0
-    credentials: float = 10.0
 
 
 class Contact:
@@ -49,12 +49,13 @@ class Contact:
         self._answering_since: Instant | None = None
         self._posted: Instant | None = None
         self._lost: Instant | None = None
+        self._leave_alone = 0.0
         self._listeners = _Listeners(access)
 
     def answered(self, at: Instant, peer: Peer | None) -> None:
         """Note an answer to what was asked ``at``; post it, but at most once a second."""
         if self._answering_since is None:
-            self._answering_since, self._posted, self._lost = at, None, None
+            self._answering_since, self._posted = at, None
         if self._posted is not None and at.seconds_since(self._posted) < POST_EVERY:
             return
         self._posted = at
@@ -62,13 +63,19 @@ class Contact:
         pods = self._listeners.find(peer.port, at) if local and peer is not None else None
         self._post(ApiAnswered(at, "" if peer is None else str(peer), local, pods))
 
+    def watching(self) -> None:
+        """Note that a watch is open: only then is it no longer to be probed for."""
+        self._lost = None
+
     def failed(self, error: SourceError, at: Instant, peer: Peer | None) -> None:
         """Post what an attempt that began ``at`` showed in place of an answer."""
-        if isinstance(error, RejectedError) and error.status == TOO_MANY_REQUESTS:
+        self._lost = self._lost or at
+        rejected = error if isinstance(error, RejectedError) else None
+        self._leave_alone = 0.0 if rejected is None else min(rejected.retry_after, LEAVE_ALONE)
+        if rejected is not None and rejected.status == TOO_MANY_REQUESTS:
             self.answered(at, peer)
             return
         self._answering_since, self._posted = None, None
-        self._lost = self._lost or at
         self._listeners.forget()
         if isinstance(error, RefusedError):
             self._post(ApiRefused(at, str(error)))
@@ -85,13 +92,14 @@ class Contact:
         return max(0.0, self._patience.answers_apart - now.seconds_since(since))
 
     def seconds_to_probe(self, began: Instant, now: Instant) -> float:
-        """Return the seconds to the next attempt, after one that began at ``began``."""
+        """Return the seconds to the next attempt, after one that began at ``began`` and failed."""
         lost = self._lost or began
         if now.seconds_since(lost) < PROBE_OFTEN_FOR:
             period = self._patience.probe
         else:
             period = PROBE_LATER * SystemRandom().uniform(1 - PROBE_JITTER, 1 + PROBE_JITTER)
-        return max(self._patience.probe / 10, period - now.seconds_since(began))
+        pause = max(self._patience.probe / 10, period - now.seconds_since(began))
+        return max(pause, self._leave_alone)
 
     def _is_own(self, address: str) -> bool:
         plain = ipaddress.ip_address(address.partition("%")[0])

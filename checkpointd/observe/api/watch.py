@@ -69,15 +69,14 @@ class ApiWatch(SourceThread):
         self._basis: _Basis | None = None
         self._version = ""
         self._asked_at = clock.now()
-        self._world_posted = False
-        self._pods_posted = False
+        self._world_unknown: str | None = None
+        self._pods_unknown: str | None = None
         self._watching = False
         self._relisting = False
         self._short_watches = 0
         self._warned: tuple[str, ...] = ()
         self._user = ""
         self._serial = 0
-        self._checked_at = clock.now()
 
     # ---- from other threads --------------------------------------------------------------------
     def wake(self) -> None:
@@ -93,6 +92,15 @@ class ApiWatch(SourceThread):
             if self._watching:
                 self._client.interrupt()
         self.wake()
+
+    def check_credentials(self) -> None:
+        """List anew where the open watch speaks for whom the files no longer name.
+
+        To be called now and then: a quiet server sends nothing for minutes. client-go closes its
+        connections too when a client certificate rotates, within 5 min.
+        """
+        if self._client.is_outdated():
+            self.relist()
 
     # ---- one round -----------------------------------------------------------------------------
     def step(self) -> float:
@@ -129,7 +137,7 @@ class ApiWatch(SourceThread):
         found = world.read_world(self._client, node, name)
         self._check_same()
         self.post(WorldRead(seen(found, began)))
-        self._world_posted = True
+        self._world_unknown = None
         return self._basis_of(name, found)
 
     def _check_same(self) -> None:
@@ -150,7 +158,7 @@ class ApiWatch(SourceThread):
         self._pods.replace(listed.items)
         self._basis, self._version = basis, listed.resource_version
         self.post(ApiPodsRead(self._pods.read(at)))
-        self._pods_posted = True
+        self._pods_unknown = None
         self._contact.answered(at, self._client.peer)
 
     # ---- the watch -----------------------------------------------------------------------------
@@ -165,6 +173,7 @@ class ApiWatch(SourceThread):
             with self._client.watch_pods(basis.node_name, self._version, self._quiet) as events:
                 self._check_same()
                 self._contact.answered(opening, self._client.peer)
+                self._contact.watching()
                 self._follow(events, basis)
         except RejectedError as error:
             if error.status != GONE:
@@ -192,19 +201,6 @@ class ApiWatch(SourceThread):
                 self._version = ""
                 return
             self._contact.answered(at, self._client.peer)
-            if self._must_renew(at):
-                return
-
-    def _must_renew(self, at: Instant) -> bool:
-        """Tell whether the watch speaks for whom the files no longer name: the next one will not.
-
-        Looked at with the events, of which a bookmark comes each minute. client-go closes its
-        connections too when a client certificate rotates, within 5 min.
-        """
-        if at.seconds_since(self._checked_at) < self._patience.credentials:
-            return False
-        self._checked_at = at
-        return self._client.is_outdated()
 
     def _take(self, event: WatchEvent, basis: _Basis, at: Instant) -> bool:
         """Take over one event; False where it cannot be understood and a list must."""
@@ -266,14 +262,14 @@ class ApiWatch(SourceThread):
             self._post_unknown(str(error), of_world=False)
 
     def _post_unknown(self, why: str, *, of_world: bool) -> None:
-        """Post Unknown once, until there is an answer again."""
+        """Post Unknown once for each new reason, until there is an answer again."""
         self._version = ""
         unknown = Unknown(why, self.clock.now())
-        if of_world and self._world_posted:
-            self._world_posted = False
+        if of_world and self._world_unknown != why:
+            self._world_unknown = why
             self.post(WorldRead(unknown))
-        if self._pods_posted:
-            self._pods_posted = False
+        if self._pods_unknown != why:
+            self._pods_unknown = why
             self.post(ApiPodsRead(unknown))
 
     def _tell_user(self) -> None:

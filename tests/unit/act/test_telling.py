@@ -12,6 +12,9 @@ from checkpointd.act.telling import Teller
 from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.observation import Override, Verb
 from tests.builders import observations as build
+from tests.builders.observations import at, unknown
+
+PATIENCE = 15.0
 
 
 def test_an_order_is_told_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,7 +24,7 @@ def test_an_order_is_told_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptu
     held = replace(plain, overrides={"node": hold})
     teller = Teller()
     for before, after in ((plain, held), (held, held), (held, plain)):
-        teller.observation(before, after)
+        teller.observation(before, after, PATIENCE)
     assert [record.getMessage() for record in caplog.records] == [
         "operator: node: hold until 2026-01-31T06:00:00Z (Kim)",
         "operator: node: no order any more",
@@ -49,4 +52,33 @@ def test_a_shutdown_is_told_when_it_begins_and_when_it_is_cancelled(
     assert [record.getMessage() for record in caplog.records] == [
         "frozen: the machine goes down",
         "over: frozen: the machine goes down",
+    ]
+
+
+def test_an_api_server_that_answers_to_no_purpose_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER)
+    teller = Teller()
+    well = build.observation()
+    for second in (1000, 1014, 1015, 1016, 1030):
+        contact = replace(well.api_contact, answered_at=at(second))
+        looks = replace(well, api_contact=contact, api_pods=unknown("HTTP 429", 1000))
+        teller.observation(looks, looks, PATIENCE)
+    for _ in range(2):
+        teller.observation(well, well, PATIENCE)
+    assert [record.getMessage() for record in caplog.records] == [
+        "API server: answers, but does not tell of our pods: HTTP 429",
+        "API server: tells of our pods again",
+    ]
+
+
+def test_a_node_that_was_made_anew_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER)
+    teller = Teller()
+    decision = replace(build.run(build.observation()), reasons=())
+    for uid in ("", "uid-1", "uid-1", "uid-2", "uid-2"):
+        teller.decision(decision, (), build.stored(node=build.node_record(node_uid=uid)))
+    assert [record.getMessage() for record in caplog.records] == [
+        "API server: the Node was made anew: its UID is uid-2, it was uid-1; the same cluster"
     ]

@@ -140,7 +140,7 @@ def test_an_optional_source_that_is_unknown_is_shown_and_not_held_against_the_no
     [
         (KubeletStatus(present=Is.NO), "kubelet   no kubelet process"),
         (KubeletStatus(present=Is.UNKNOWN, why="no /proc"), "kubelet   unknown, no /proc"),
-        (KubeletStatus(present=Is.YES, pid=7, answers=Is.NO), "(pid 7), answers NOTHING"),
+        (KubeletStatus(present=Is.YES, pid=7, answers=Is.NO), "(pid 7), gives NO LIST of its pods"),
     ],
 )
 def test_status_never_takes_an_unknown_kubelet_for_none(

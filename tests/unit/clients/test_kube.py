@@ -333,7 +333,17 @@ def test_the_servers_own_words_stay_on_one_line() -> None:
     error = kube_answers.rejection(500, b'{"message": "a\\n\\tb\\u0007"}')
     assert str(error) == "HTTP 500"
     assert str(kube_answers.rejection(500, b'{"message": "a\\nb"}')) == "HTTP 500: a b"
-    assert str(kube_answers.rejection(502, b"<html>")) == "HTTP 502, and no Status"
+    assert str(kube_answers.rejection(502, b"<html>")) == (
+        "HTTP 502, and no Status: what answers there is no API server (a proxy, a login page?)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("-1", 0.0)],
+)
+def test_retry_after_counts_in_seconds_only(header: str, seconds: float) -> None:
+    assert kube_answers.rejection(429, b"{}", header).retry_after == seconds
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from checkpointd.decide import fold, scene
 from checkpointd.model import observation as facts
 from checkpointd.model.checkpoint import NodeRecord
+from checkpointd.model.decision import Question, Topic
 from checkpointd.model.evidence import Api
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import ContainerState, Fact, Observation
@@ -258,3 +259,13 @@ def test_half_an_order_does_not_lift_the_hold_that_it_was() -> None:
     lost = facts.OverridesRead({}, ("EIO",), all_unread=True)
     assert told(held, lost).overrides == {"node": hold, "a.b": hold}
     assert told(held, facts.OverridesRead({})).overrides == {}
+
+
+def test_why_something_was_not_read_is_no_news_once_nobody_asks_for_it() -> None:
+    failed = unknown("refused", 900)
+    world = replace(WELL, lease=failed, running_pods=failed, images=failed)
+    asked = frozenset({Question(Topic.LEASE), Question(Topic.IMAGES)})
+    kept = fold.tidy(world, build.stored(), asked)
+    assert (kept.lease, kept.images) == (failed, failed)
+    assert kept.running_pods == unknown(facts.NOT_YET_READ, 900)
+    assert fold.tidy(kept, build.stored(), asked) is kept

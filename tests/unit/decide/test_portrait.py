@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from checkpointd.decide import plan, portrait
 from checkpointd.model.checkpoint import Checkpoint, Phase
+from checkpointd.model.evidence import Api
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import Observation, Override, Verb
 from checkpointd.model.status import Health, NextStatus, NodeStatus
@@ -81,3 +82,16 @@ def test_a_refused_pod_is_told_of_once() -> None:
     assert [each.name for each in drawn.refused] == ["api-2"]
     assert drawn.alarms == ()
     assert drawn.health is Health.DEGRADED
+
+
+def test_a_foreign_world_lasts_since_it_answered_not_since_the_server_did() -> None:
+    foreign = seen(build.world(anchor_uid="other"), since=980)
+    drawn = draw(build.observation(world=foreign), at(1000))
+    assert (drawn.api.state, drawn.api.since) == (Api.FOREIGN, at(980))
+
+
+def test_a_node_that_was_made_anew_is_in_the_picture() -> None:
+    record = build.node_record(node_renewed=at(900))
+    store = build.stored(build.checkpoint(), node=record)
+    made = plan.make(build.observation(), store, build.POLICY, at(1000))
+    assert portrait.portray(made, store).api.node_renewed == at(900)

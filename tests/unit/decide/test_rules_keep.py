@@ -461,3 +461,16 @@ def test_a_steady_node_asks_the_api_server_for_nothing() -> None:
 def test_the_same_facts_are_decided_alike() -> None:
     world = build.observation(build.pod(), runtime=build.runtime(UID))
     assert run(world, KNOWN) == run(world, KNOWN)
+
+
+def test_a_runtime_that_tells_nothing_is_asked_soon_and_one_that_comes_or_goes_at_once() -> None:
+    alive = seen(build.processes(build.alive(UID, 1)))
+
+    def asked(**fields: Any) -> Question:
+        observation = build.observation(build.pod(), processes=alive, **fields)
+        decision = run(observation, build.checkpoint())
+        return next(q for q in decision.questions if q.topic is Topic.RUNTIME)
+
+    assert asked(runtime=seen(build.runtime(UID))).period == 30.0
+    assert asked(runtime=unknown()).period == 5.0
+    assert asked(machine=seen(build.machine(build.kubelet()), since=990)).after == at(990)

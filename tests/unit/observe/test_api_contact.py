@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointd.clients.kube_connection import Peer
 from checkpointd.clients.credentials import Credentials
+from checkpointd.clients.kube_connection import Peer
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import ApiAnswered, ApiRefused, ApiSilent
@@ -133,3 +133,26 @@ def test_an_answer_counts_once_another_came_long_enough_after_it() -> None:
     assert contact.seconds_to_confirm(at(10)) is None
     contact.failed(SilentError("x"), at(11), PEER)
     assert contact.seconds_to_confirm(at(11)) == 10.0
+
+
+def test_a_server_that_asks_to_be_left_alone_is_but_not_for_long() -> None:
+    contact = Host().contact(Posted())
+    contact.failed(RejectedError("busy", 429, retry_after=4.0), at(0), PEER)
+    assert contact.seconds_to_probe(at(0), at(0)) == 4.0
+    contact.failed(RejectedError("busy", 503, retry_after=3600.0), at(4), PEER)
+    assert contact.seconds_to_probe(at(4), at(4)) == 10.0
+    contact.failed(RefusedError("gone"), at(14), PEER)
+    assert contact.seconds_to_probe(at(14), at(14)) == 1.0
+
+
+def test_a_server_that_answers_but_opens_no_watch_is_asked_less_often_after_a_minute() -> None:
+    contact = Host().contact(Posted())
+    for second in range(70):
+        contact.answered(at(second), PEER)
+        contact.failed(RejectedError("no list", 500), at(second), PEER)
+        seconds = contact.seconds_to_probe(at(second), at(second))
+        assert seconds == 1.0 if second < 60 else seconds >= 4.0
+    contact.answered(at(70), PEER)
+    contact.watching()
+    contact.failed(RejectedError("no list", 500), at(71), PEER)
+    assert contact.seconds_to_probe(at(71), at(71)) == 1.0
