@@ -28,8 +28,9 @@ from checkpointd.observe.api.access import ApiAccess
 from checkpointd.observe.source import Schedule, SourceThread
 
 T = TypeVar("T")
-IDLE_PAUSE = 300.0
-"""Seconds between rounds while nothing is asked; a question wakes it."""
+IDLE_PAUSE = 30.0
+"""Seconds between rounds while nothing is asked; a question wakes it. As often ``check`` is called:
+client-go looks at a token's file each minute, at certificates each 5."""
 LEASE_NAMESPACE = "kube-node-lease"
 """k8s.io/api/core/v1, NamespaceNodeLease."""
 _PERMISSIONS = {
@@ -42,13 +43,20 @@ _PERMISSIONS = {
 class ApiLook(SourceThread):
     """Answer CONFIRM_LIST, OWNER and LEASE, each on a connection of this round's own.
 
-    It says nothing of contact: that is for the watch.
+    It says nothing of contact: that is for the watch. ``check`` is called in each round.
     """
 
     topics = frozenset({Topic.CONFIRM_LIST, Topic.OWNER, Topic.LEASE})
 
-    def __init__(self, post: Callable[[Fact], None], clock: Clock, access: ApiAccess) -> None:
+    def __init__(
+        self,
+        post: Callable[[Fact], None],
+        clock: Clock,
+        access: ApiAccess,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__("api-look", post, clock)
+        self._check = check
         self._access = access
         self._client = KubeClient(access.credentials, access.timeouts)
         self._schedule = Schedule()
@@ -62,6 +70,7 @@ class ApiLook(SourceThread):
 
     def step(self) -> float:
         """Answer the questions that are due."""
+        self._check()
         self._schedule.ask(self.asked)
         for question in self._schedule.due(self.clock.now()):
             if self.stopping.is_set():

@@ -203,6 +203,13 @@ def test_a_question_wakes_the_source_and_stopping_ends_a_call(
     assert posted.of(ListConfirmed) == []
 
 
+def test_each_round_has_the_watchs_credentials_looked_at(handed: Handed) -> None:
+    looks: list[str] = []
+    source = ApiLook(Posted().post, Clock(), handed.access(), lambda: looks.append("once"))
+    assert source.step() <= 30.0
+    assert looks == ["once"]
+
+
 def test_after_a_change_of_credentials_the_world_is_told_before_any_answer(
     server: ApiServer, handed: Handed
 ) -> None:
