@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from checkpointd.decide import deadlines, follow
+from checkpointd.decide import deadlines, follow, runs
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
 from checkpointd.model.checkpoint import Checkpoint, Phase
@@ -77,11 +77,26 @@ def ask_slot(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
     """Ask for what one slot's next decision needs, candidates aside."""
     pace = _pace(checkpoint, findings, scene)
     for uid in sorted(follow.pod_uids(checkpoint)):
-        yield Question(Topic.PROCESSES, target=uid, slot=checkpoint.slot, period=pace)
+        after = _unwatched_since(uid, scene)
+        yield Question(Topic.PROCESSES, uid, slot=checkpoint.slot, period=pace, after=after)
     yield from _ask_runtime(checkpoint, findings, scene, pace)
     if _expects_api(checkpoint, findings, scene):
         yield Question(Topic.CONTACT, period=1.0)
     yield from _ask_api(checkpoint, findings, scene)
+
+
+def _unwatched_since(uid: str, scene: Scene) -> Instant | None:
+    """Return since when the runtime has shown a container of the pod whose processes were not seen.
+
+    Nobody watches those: when they die, that would be news only of the next look.
+    """
+    runtime, processes = scene.observation.runtime, scene.observation.processes
+    if isinstance(runtime, Unknown) or isinstance(processes, Unknown):
+        return None
+    pod = processes.value.get(uid)
+    watched = {leaf.id for leaf in pod.leaves if leaf.pids} if pod is not None else set[str]()
+    running = runs.running_ids(runtime.value, uid)
+    return runtime.since if running - watched else None
 
 
 def _expects_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> bool:
@@ -90,8 +105,8 @@ def _expects_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> bo
     """
     if not checkpoint.serves_api or scene.observation.api_contact.reached:
         return False
-    runs = Is.YES in (findings.evidence.runs, findings.evidence.copy_runs)
-    if not checkpoint.phase.is_active or not runs:
+    is_up = Is.YES in (findings.evidence.runs, findings.evidence.copy_runs)
+    if not checkpoint.phase.is_active or not is_up:
         return False
     return not scene.timers.passed(checkpoint.since, EXPECTED_FOR)
 

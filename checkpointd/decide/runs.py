@@ -113,6 +113,13 @@ def running_containers(runtime: Runtime, uid: str) -> tuple[str, ...]:
     )
 
 
+def running_ids(runtime: Runtime, uid: str) -> frozenset[str]:
+    """Return the ids of the pod's running containers."""
+    return frozenset(
+        c.id for c in runtime.containers if c.uid == uid and c.state is ContainerState.RUNNING
+    )
+
+
 def has_ready_sandbox(runtime: Runtime, uid: str) -> bool:
     """Tell whether a sandbox of the pod is READY."""
     return any(sandbox.uid == uid and sandbox.ready for sandbox in runtime.sandboxes)
