@@ -11,7 +11,7 @@ import http.server
 import json
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -32,7 +32,10 @@ class Authorization(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakePod:
-    """Hold one pod of the kubelet; ``name`` is without the node's suffix, which static pods get."""
+    """Hold one pod of the kubelet; ``name`` is without the node's suffix, which static pods get.
+
+    ``item`` is the whole pod as the kubelet has it, where a test knows it.
+    """
 
     namespace: str
     name: str
@@ -40,23 +43,32 @@ class FakePod:
     static: bool = False
     phase: str = "Running"
     containers: tuple[str, ...] = ("app",)
+    item: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Hold who showed a certificate of the cluster."""
+
+    name: str
+    groups: frozenset[str]
 
 
 Answer = tuple[int, str, bytes]
 """(status, content type, body)."""
 
-_DENIALS = {
-    Authorization.UNAUTHENTICATED: b"Unauthorized",
-    Authorization.FORBIDDEN: b"Forbidden (user=system:node:node1, verb=get, resource=nodes)",
-    Authorization.BROKEN: b"Authorization error (dial tcp: connect: connection refused)",
-}
+_ATTRIBUTES = "verb=get, resource=nodes, subresource=proxy"
+"""A kubelet with KubeletFineGrainedAuthz asks for more, and names the last."""
+_TEXT = "text/plain; charset=utf-8"
+_UNKNOWN: Answer = (404, _TEXT, b"404 page not found\n")
 
 
 class FakeKubelet:
     """Serve ``pods`` (what it has) and ``running`` (what its cache sees), lists that may change.
 
     ``port``, ``read_only_port`` and ``healthz_port`` are chosen by the system. ``authorization`` is
-    of clients with a certificate of ``cluster``; others are unauthenticated. ``hanging`` are paths
+    of clients with a certificate of ``cluster``; others are unauthenticated. What is FORBIDDEN is
+    allowed to system:masters: that group has every right. ``hanging`` are paths
     that never answer; ``override`` answers a path as told. All may change at any time.
     """
 
@@ -114,32 +126,49 @@ class FakeKubelet:
             pass
 
     def _serve(
-        self, port: int, answer: Callable[[str, bool], Answer], context: ssl.SSLContext | None
+        self,
+        port: int,
+        answer: Callable[[str, User | None], Answer],
+        context: ssl.SSLContext | None,
     ) -> int:
         server = _Server(self, (self.address, port), answer, context)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         self._servers.append(server)
         return int(server.server_address[1])
 
-    def _secure(self, path: str, known: bool) -> Answer:
+    def _secure(self, path: str, user: User | None) -> Answer:
         if path == "/runningpods":
-            return 301, "text/html", b'<a href="/runningpods/">Moved Permanently</a>.'
-        if path not in {"/pods", "/runningpods/"}:
-            return 404, "text/plain", b"404 page not found"
-        authorization = self.authorization if known else Authorization.UNAUTHENTICATED
-        if authorization is not Authorization.ALLOW:
-            return authorization.value, "text/plain", _DENIALS[authorization]
+            link = b'<a href="/runningpods/">Moved Permanently</a>.\n\n'
+            return 301, "text/html; charset=utf-8", link
+        if path not in {"/pods", "/runningpods/", "/healthz"}:
+            return _UNKNOWN
+        denial = self._deny(user)
+        if denial is not None:
+            return denial
+        if path == "/healthz":
+            return self._healthz(path, user)
         return self._pods() if path == "/pods" else self._running()
 
-    def _read_only(self, path: str, _known: bool) -> Answer:
-        if path == "/runningpods/":
-            return 405, "text/plain", b"Debug endpoints are disabled."
-        return self._pods() if path == "/pods" else (404, "text/plain", b"404 page not found")
+    def _deny(self, user: User | None) -> Answer | None:
+        """Return the refusal of who may not ask."""
+        authorization = self.authorization
+        if user is None or authorization is Authorization.UNAUTHENTICATED:
+            return 401, _TEXT, b"Unauthorized"
+        if authorization is Authorization.BROKEN:
+            return 500, _TEXT, b"Authorization error (dial tcp: connect: connection refused)"
+        if authorization is Authorization.FORBIDDEN and "system:masters" not in user.groups:
+            return 403, _TEXT, f"Forbidden (user={user.name}, {_ATTRIBUTES})".encode()
+        return None
 
-    def _healthz(self, path: str, _known: bool) -> Answer:
+    def _read_only(self, path: str, _user: User | None) -> Answer:
+        if path == "/runningpods/":
+            return 405, _TEXT, b"Debug endpoints are disabled.\n"
+        return self._pods() if path == "/pods" else _UNKNOWN
+
+    def _healthz(self, path: str, _user: User | None) -> Answer:
         if path != "/healthz":
-            return 404, "text/plain", b"404 page not found"
-        return (200, "text/plain", b"ok") if self.healthy else (500, "text/plain", b"not ok")
+            return _UNKNOWN
+        return (200, _TEXT, b"ok") if self.healthy else (500, _TEXT, b"not ok")
 
     def _pods(self) -> Answer:
         items = [_whole(pod, self.node_name) for pod in self.pods]
@@ -165,6 +194,8 @@ def _list(items: list[Mapping[str, object]]) -> Answer:
 
 
 def _whole(pod: FakePod, node_name: str) -> Mapping[str, object]:
+    if pod.item is not None:
+        return pod.item
     source = "file" if pod.static else "api"
     return {
         "metadata": {
@@ -195,6 +226,12 @@ def _bare(pod: FakePod, node_name: str) -> Mapping[str, object]:
     }
 
 
+def _user_of(subject: Sequence[tuple[str, str]]) -> User:
+    """Read a certificate's subject as Kubernetes does."""
+    name = next((value for key, value in subject if key == "commonName"), "")
+    return User(name, frozenset(value for key, value in subject if key == "organizationName"))
+
+
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
@@ -203,7 +240,7 @@ class _Server(http.server.ThreadingHTTPServer):
         self,
         kubelet: FakeKubelet,
         address: tuple[str, int],
-        answer: Callable[[str, bool], Answer],
+        answer: Callable[[str, User | None], Answer],
         context: ssl.SSLContext | None,
     ) -> None:
         self.kubelet = kubelet
@@ -232,7 +269,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         kubelet = self._of.kubelet
         kubelet.requests.append(self.path)
         kubelet.wait_while_hanging(self.path)
-        answer = kubelet.override.get(self.path) or self._of.answer(self.path, self._is_known())
+        answer = kubelet.override.get(self.path) or self._of.answer(self.path, self._find_user())
         status, kind, body = answer
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -242,9 +279,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _is_known(self) -> bool:
-        """Tell whether the client showed a certificate; the handshake has verified it."""
-        return isinstance(self.request, ssl.SSLSocket) and bool(self.request.getpeercert())
+    def _find_user(self) -> User | None:
+        """Return who showed a certificate; the handshake has verified it."""
+        if not isinstance(self.request, ssl.SSLSocket):
+            return None
+        certificate = self.request.getpeercert()
+        if not certificate:
+            return None
+        subject = cast("tuple[tuple[tuple[str, str], ...], ...]", certificate["subject"])
+        return _user_of([pair for part in subject for pair in part])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         """Write no log."""

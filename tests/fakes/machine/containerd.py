@@ -93,11 +93,13 @@ class Containerd:
         log = self.layout.logs / f"{of.namespace}_{of.name}_{name}.log"
         variables = {**environ, "MOUNTS": json.dumps(mounts)}
         container = FakeContainer(
-            id=identity, sandbox_id=sandbox, name=name, attempt=attempt, image=image,
-            image_ref=_image_id(image), created_ns=time.time_ns(),
+            # The kubelet asks for the image by its id: K:kuberuntime/kuberuntime_container.go.
+            id=identity, sandbox_id=sandbox, name=name, attempt=attempt, image=_image_id(image),
+            image_ref=_image_id(image), created_ns=time.time_ns(), state=api.CONTAINER_CREATED,
         )  # fmt: skip
-        running = self._start(identity, command[0], tuple(command), path, log, variables)
         self.runtime.add_container(container)
+        running = self._start(identity, command[0], tuple(command), path, log, variables)
+        self.runtime.set_state(identity, api.CONTAINER_RUNNING)
         self._watch(identity, running)
         return {"id": identity}
 
@@ -202,10 +204,12 @@ class Containerd:
         self._in_background(self._wait_for_end, identity, running)
 
     def _wait_for_end(self, identity: str, running: _Running) -> None:
-        running.exit_code = running.child.wait(86400)
+        code = running.child.wait(86400)
+        # A shell's way, and runc's: 128 and the signal.
+        running.exit_code = code if code >= 0 else 128 - code
         running.finished = _wall()
-        threading.Event().wait(LAG_SECONDS)
         shutil.rmtree(running.cgroup, ignore_errors=True)
+        threading.Event().wait(LAG_SECONDS)
         with self.runtime.lock:
             container = self.runtime.containers.get(identity)
             sandbox = self.runtime.sandboxes.get(identity)
@@ -253,6 +257,7 @@ class Containerd:
             "id": container.id, "sandbox": container.sandbox_id, "name": container.name,
             "attempt": container.attempt, "image": container.image,
             "running": container.state == api.CONTAINER_RUNNING,
+            "created": container.state == api.CONTAINER_CREATED,
             "started": running.started if running else 0.0,
             "finished": running.finished if running else 0.0,
             "exit_code": running.exit_code if running else None,

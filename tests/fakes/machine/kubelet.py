@@ -23,7 +23,7 @@ from tests.fakes.machine import pod_status
 from tests.fakes.machine.control import ControlServer, Fields
 from tests.fakes.machine.kubelet_threads import Prober, RuntimeView, VolumeKeeper
 from tests.fakes.machine.layout import Layout
-from tests.fakes.machine.pod_worker import Tools, Worker, grace_of, host_ports
+from tests.fakes.machine.pod_worker import Picture, Tools, Worker, grace_of, host_ports
 from tests.fakes.machine.static_pods import ManifestDirectory, Pod, full_name
 from tests.fakes.machine.uplink import PodSource, Report, Reporter, Server
 from tests.fakes.pod_resources import FakePodResources
@@ -193,9 +193,11 @@ class Kubelet:
     ) -> Report:
         report = Report()
         for uid, worker in self._workers.items():
-            if uid in api and not worker.finished:
+            # Of a static pod the API has the mirror, with a UID of its own.
+            known = mirrors.get(worker.full_name) if worker.static else api.get(uid)
+            if known is not None and not worker.finished:
                 status = pod_status.status_of(worker, self._runtime.of(uid))
-                report.statuses[uid] = (worker.pod, status)
+                report.statuses[str(known["metadata"]["uid"])] = (known, status)
             ends = "deletionTimestamp" in worker.pod["metadata"]
             if uid in api and ends and (worker.finished or worker.rejected):
                 report.finished[uid] = worker.pod
@@ -220,13 +222,18 @@ class Kubelet:
         self._pod_resources.pods = {
             (w.pod["metadata"]["namespace"], w.pod["metadata"]["name"]) for w in listed
         }
-        suffix = f"-{self.options.node}"
-        self._http.pods = [_fake_pod(w.pod, suffix, w.static) for w in listed]
-        self._http.running = [
-            _fake_pod(w.pod, suffix, w.static)
-            for w in self._workers.values()
-            if self._runtime.of(w.uid).running
-        ]
+        self._http.pods = [self._listed(worker) for worker in listed]
+        pictures = [self._runtime.of(uid) for uid in self._runtime.uids()]
+        self._http.running = [p for picture in pictures if (p := _running(picture)) is not None]
+
+    def _listed(self, worker: Worker) -> FakePod:
+        """Return what /pods has of a pod: of a static one the live status (kubelet facts K-16)."""
+        pod = {key: value for key, value in worker.pod.items() if key not in ("kind", "apiVersion")}
+        if worker.static:
+            pod["status"] = pod_status.status_of(worker, self._runtime.of(worker.uid))
+        metadata = pod["metadata"]
+        name, uid = metadata["name"], worker.uid
+        return FakePod(namespace=metadata["namespace"], name=name, uid=uid, item=pod)
 
     def _serve_faults(self) -> ControlServer:
         def set_fault(kind: str, value: bool) -> None:
@@ -248,15 +255,16 @@ def _orphan(sandbox: Fields) -> Pod:
     return {"metadata": metadata, "spec": {"containers": []}}
 
 
-def _fake_pod(pod: Pod, suffix: str, static: bool) -> FakePod:
-    metadata = pod["metadata"]
-    name = metadata["name"]
+def _running(picture: Picture) -> FakePod | None:
+    """Return what /runningpods/ has of a pod: one with a sandbox or a container that is up."""
+    sandbox = picture.sandbox
+    if sandbox is None or not (sandbox["ready"] or picture.running):
+        return None
     return FakePod(
-        namespace=metadata["namespace"],
-        name=name.removesuffix(suffix) if static else name,
-        uid=metadata["uid"],
-        static=static,
-        containers=tuple(c["name"] for c in pod["spec"]["containers"]),
+        namespace=sandbox["namespace"],
+        name=sandbox["name"],
+        uid=sandbox["uid"],
+        containers=tuple(container["name"] for container in picture.running),
     )
 
 

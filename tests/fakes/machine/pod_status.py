@@ -12,13 +12,16 @@ from tests.fakes.machine.control import Fields
 from tests.fakes.machine.pod_worker import Picture, Worker
 from tests.fakes.machine.static_pods import Pod
 
+HOST_IP = "127.0.0.1"
+
 
 def status_of(worker: Worker, picture: Picture) -> Object:
     """Return phase, conditions and container statuses."""
     if worker.rejected:
         return {"phase": "Failed", "reason": worker.rejected, "message": "Pod was rejected"}
     spec = worker.pod["spec"]
-    statuses = [_container(worker, c, picture.newest(c["name"])) for c in spec["containers"]]
+    inits = spec.get("initContainers", [])
+    statuses = [_container(worker, c, picture) for c in spec["containers"]]
     ready = bool(statuses) and all(status["ready"] for status in statuses)
     conditions = [
         {"type": "PodScheduled", "status": "True"},
@@ -29,10 +32,14 @@ def status_of(worker: Worker, picture: Picture) -> Object:
     return {
         "phase": _phase(worker, picture),
         "conditions": conditions,
+        "hostIP": HOST_IP,
+        # There are no networks without root: all pods are on the host's.
+        "podIP": HOST_IP,
+        "podIPs": [{"ip": HOST_IP}],
+        "startTime": _wall(worker.began),
         "containerStatuses": statuses,
-        "initContainerStatuses": [
-            _container(worker, c, picture.newest(c["name"])) for c in spec.get("initContainers", [])
-        ],
+        "initContainerStatuses": [_container(worker, c, picture) for c in inits],
+        "qosClass": "BestEffort",
     }
 
 
@@ -72,25 +79,46 @@ def _get(port: int, path: str, scheme: str) -> bool:
         connection.close()
 
 
-def _container(worker: Worker, spec: Pod, found: Fields | None) -> Object:
+def _container(worker: Worker, spec: Pod, picture: Picture) -> Object:
+    """Say of a container what it is and what it was before, as K:kubelet_pods.go does."""
     status: Object = {
         "name": spec["name"],
         "image": spec["image"],
         "ready": False,
         "restartCount": 0,
         "state": {"waiting": {"reason": "ContainerCreating"}},
+        "lastState": {},
     }
-    if found is None:
+    known = picture.of(spec["name"])
+    if not known or known[0]["created"]:
         return status
+    found, before = known[0], known[1:]
     status["restartCount"] = found["attempt"]
+    status["imageID"] = found["image"]
     status["containerID"] = f"containerd://{found['id']}"
     status["ready"] = worker.tools.is_ready(found, spec)
+    status["started"] = found["running"]
+    status["lastState"] = _ended(before[0]) if before else {}
     if found["running"]:
         status["state"] = {"running": {"startedAt": _wall(found["started"])}}
+    elif worker.is_backing_off(spec["name"]):
+        status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+        status["lastState"] = _ended(found)
     else:
-        ended = {"exitCode": found["exit_code"] or 0, "finishedAt": _wall(found["finished"])}
-        status["state"] = {"terminated": ended}
+        status["state"] = _ended(found)
     return status
+
+
+def _ended(found: Fields) -> Object:
+    return {
+        "terminated": {
+            "exitCode": found["exit_code"] or 0,
+            "reason": "Error" if found["exit_code"] else "Completed",
+            "startedAt": _wall(found["started"]),
+            "finishedAt": _wall(found["finished"]),
+            "containerID": f"containerd://{found['id']}",
+        }
+    }
 
 
 def _phase(worker: Worker, picture: Picture) -> str:

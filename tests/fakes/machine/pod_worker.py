@@ -52,9 +52,13 @@ class Picture:
         """Return the containers that run."""
         return [c for c in self.containers if c["running"]]
 
+    def of(self, name: str) -> list[Fields]:
+        """Return the containers of a name, the newest first."""
+        return [container for container in self.containers if container["name"] == name]
+
     def newest(self, name: str) -> Fields | None:
         """Return the newest container of a name."""
-        return next((c for c in self.containers if c["name"] == name), None)
+        return next(iter(self.of(name)), None)
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class Worker:
     grace: int = 30
     end_at: float = 0.0
     says: str = ""
+    began: float = field(default_factory=lambda: time.time_ns() / 1e9)
     _stop_asked: set[str] = field(default_factory=set[str])
     _failures: dict[str, int] = field(default_factory=dict[str, int])
     _not_before: dict[str, float] = field(default_factory=dict[str, float])
@@ -91,6 +96,10 @@ class Worker:
     def may_start(self) -> bool:
         """Tell whether it is admitted and not on its way out."""
         return self.admitted and not self.rejected and not self.terminating
+
+    def is_backing_off(self, name: str) -> bool:
+        """Tell whether a container is kept from starting again for a while."""
+        return time.monotonic() < self._not_before.get(name, 0)
 
     def terminate(self, grace: int) -> None:
         """Begin the end, or shorten its grace."""
@@ -144,6 +153,12 @@ class Worker:
         return self.finished
 
     def _run_sandbox(self, picture: Picture) -> bool:
+        """Make another sandbox, once nothing runs of the one before."""
+        for container in picture.running:
+            if container["id"] not in self._stop_asked:
+                self._stop_asked.add(container["id"])
+                grace = grace_of(self.pod)
+                self.tools.ask("stop_container", container=container["id"], grace=grace)
         if picture.running:
             return False
         before = picture.sandbox
@@ -166,16 +181,18 @@ class Worker:
             of_sandbox = found is not None and found["sandbox"] == sandbox["id"]
             if found is None or not of_sandbox:
                 return self._start(sandbox, init, found)
-            if found["running"]:
+            if found["running"] or found["created"]:
                 return False
             if found["exit_code"] != 0:
                 return self._restart(sandbox, init, found)
         started = False
         for container in spec["containers"]:
             found = picture.newest(container["name"])
-            if found is None or (not found["running"] and found["sandbox"] != sandbox["id"]):
+            if found is None:
                 started = self._start(sandbox, container, found) or started
-            elif not found["running"] and spec.get("restartPolicy", "Always") != "Never":
+            elif found["running"] or found["created"]:
+                continue
+            elif spec.get("restartPolicy", "Always") != "Never":
                 started = self._restart(sandbox, container, found) or started
         return started
 

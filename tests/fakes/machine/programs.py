@@ -40,6 +40,8 @@ def host_path(path: str) -> Path:
 
 def web(arguments: list[str]) -> int:
     """Serve the files of a directory; SIGTERM ends it at once unless it is ignored."""
+    # Before there are threads: it waits for whoever asks for it, whichever thread it comes to.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--directory", default="/")

@@ -82,7 +82,7 @@ class PodSource:
         if pods is None:
             raise ApiError(200, "a list without items")
         with self._lock:
-            self._pods = {p["metadata"]["uid"]: p for p in pods if not is_mirror(p)}
+            self._pods = {p["metadata"]["uid"]: _of_api(p) for p in pods if not is_mirror(p)}
             self._mirrors = {_name(p): p for p in pods if is_mirror(p)}
             self.seen = True
         self._wake()
@@ -97,7 +97,7 @@ class PodSource:
             if kind == "DELETED":
                 known.pop(key, None)
             else:
-                known[key] = pod
+                known[key] = pod if is_mirror(pod) else _of_api(pod)
         self._wake()
 
 
@@ -223,6 +223,17 @@ class Reporter:
 def is_mirror(pod: Pod) -> bool:
     """Tell whether this is only the picture of a static pod."""
     return MIRROR in pod["metadata"].get("annotations", {})
+
+
+def _of_api(pod: Pod) -> Pod:
+    """Note where a pod comes from, as K:config/config.go (merge) does in the kubelet's own copy."""
+    source = {
+        "kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z",
+        "kubernetes.io/config.source": "api",
+    }
+    metadata = pod["metadata"]
+    annotations = {**metadata.get("annotations", {}), **source}
+    return {**pod, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _ignoring(status: int, call: Callable[[], object]) -> None:

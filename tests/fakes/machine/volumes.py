@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.fakes.api_client import ApiError
 from tests.fakes.api_objects import Object
 from tests.fakes.machine.static_pods import Pod
 
@@ -32,23 +33,42 @@ def needs_api(pod: Pod) -> bool:
 def set_up(root: Path, pod: Pod, get: Callable[[str], Object]) -> None:
     """Write a pod's volumes. Raises MissingError, and what ``get`` of an object raises."""
     namespace = pod["metadata"]["namespace"]
-    for volume in pod["spec"].get("volumes", []):
+    for volume in _mounted(pod):
         if "secret" in volume:
             source = volume["secret"]
-            path = f"/api/v1/namespaces/{namespace}/secrets/{source['secretName']}"
-            files = read_files(get(path).get("data", {}), {}, source)
+            found = _get(get, f"{namespace}/secrets/{source['secretName']}", source)
+            files = read_files(found.get("data", {}), {}, source)
         elif "configMap" in volume:
             source = volume["configMap"]
-            found = get(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}")
+            found = _get(get, f"{namespace}/configmaps/{source['name']}", source)
             files = read_files(found.get("binaryData", {}), found.get("data", {}), source)
         else:
             continue
         write_atomically(host_directory(root, pod, volume), files)
 
 
+def _mounted(pod: Pod) -> list[Pod]:
+    """Return the volumes that a container mounts: others are never set up.
+
+    K:volumemanager/populator/desired_state_of_world_populator.go, processPodVolumes.
+    """
+    containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+    used = {mount["name"] for one in containers for mount in one.get("volumeMounts", [])}
+    return [volume for volume in pod["spec"].get("volumes", []) if volume["name"] in used]
+
+
+def _get(get: Callable[[str], Object], path: str, source: Pod) -> Object:
+    try:
+        return get(f"/api/v1/namespaces/{path}")
+    except ApiError as error:
+        if error.status == 404 and source.get("optional"):
+            return {}
+        raise
+
+
 def set_up_local(root: Path, pod: Pod) -> None:
     """Make what needs no API server. Raises MissingError for a hostPath that is not there."""
-    for volume in pod["spec"].get("volumes", []):
+    for volume in _mounted(pod):
         if "emptyDir" in volume:
             host_directory(root, pod, volume).mkdir(parents=True, exist_ok=True)
         if volume.get("hostPath", {}).get("type") == "Directory":
