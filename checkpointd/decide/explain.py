@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from checkpointd.decide import effects, runs
+from checkpointd.decide import effects, runs, words
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
@@ -42,7 +42,7 @@ def slot_reason(checkpoint: Checkpoint, row: Row, findings: Findings, *, moved: 
     if checkpoint.activation is not None:
         who = f"copy {checkpoint.activation.name} of {checkpoint.parent.name}"
     before = f"{row.phase.value} → {row.to.value}: " if moved else ""
-    because = f" [{_because(findings)}]" if moved else ""
+    because = f" [{_because(checkpoint, findings)}]" if moved else ""
     return Reason(
         slot=checkpoint.slot,
         rule=row.rule,
@@ -52,12 +52,12 @@ def slot_reason(checkpoint: Checkpoint, row: Row, findings: Findings, *, moved: 
     )
 
 
-def _because(findings: Findings) -> str:
+def _because(checkpoint: Checkpoint, findings: Findings) -> str:
     """Return the evidence in a line, for the one log line of a transition."""
     found = findings.evidence
     parts = [
         f"API {found.api.value}",
-        f"pod {found.want.value}",
+        f"pod {words.describe_want(checkpoint)}",
         f"runs {found.runs.value}{_witnesses(findings.runs)}",
         f"copy runs {found.copy_runs.value}",
         f"managed {found.managed.value}{_witnesses(findings.managed)}",
@@ -244,8 +244,8 @@ def _identity_sentences(scene: Scene) -> Iterator[str]:
     if name and user.startswith(NODE_USER) and user != NODE_USER + name:
         yield (
             f"the kubeconfig speaks for {user.removeprefix(NODE_USER)}, but this node is {name}: "
-            "the API server will not let it read this node. Give the node its own kubeconfig, or "
-            "set [node] name"
+            "API servers from 1.32 on do not let it read this node. Give the node its own "
+            "kubeconfig, or set [node] name"
         )
     recorded = scene.record.node_name if scene.record is not None else ""
     if name and recorded and name != recorded:
