@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checkpointd.decide import evidence, heir
+from checkpointd.decide import evidence, heir, words
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
@@ -38,8 +38,9 @@ def _leave(checkpoint: Checkpoint, row: Row) -> Checkpoint:
 
 
 def _note(checkpoint: Checkpoint, row: Row, now: Instant) -> Checkpoint:
+    why = f": {words.describe_want(checkpoint)}" if row.to is Phase.TOMBSTONE else ""
     transition = Transition(
-        at=now, before=checkpoint.phase, after=row.to, rule=row.rule, sentence=row.says
+        at=now, before=checkpoint.phase, after=row.to, rule=row.rule, sentence=f"{row.says}{why}"
     )
     history = (*checkpoint.history, transition)[-MAX_HISTORY:]
     return replace(checkpoint, phase=row.to, since=now, history=history)

@@ -31,6 +31,9 @@ REJECTED_REASONS = frozenset(
 )
 """status.reason of a pod that the kubelet rejected at admission (pkg/kubelet/lifecycle)."""
 
+_MOST_REASON = 60
+"""Characters of status.reason that are shown: a word in camel case."""
+
 
 def word_of(pod: ApiPod, now: Instant) -> Word:
     """Make the word on one listed pod."""
@@ -78,6 +81,20 @@ def find_want(checkpoint: Checkpoint) -> Want:
     parent = checkpoint.parent
     finished = parent.is_finished and not checkpoint.restart_marked
     return Want.DONE if finished or not parent.marked else Want.ENDING
+
+
+def describe_want(checkpoint: Checkpoint) -> str:
+    """Say for people what the last trusted word wants: why the pod is not wanted, if it is not."""
+    want, parent = find_want(checkpoint), checkpoint.parent
+    if want is Want.HERE:
+        return str(want.value)
+    if find_heir(checkpoint) is not None:
+        return "unmarked"
+    if not parent.bound:
+        return "gone"
+    if parent.is_finished:
+        return f"{parent.phase}: {parent.reason[:_MOST_REASON]}" if parent.reason else parent.phase
+    return "terminating" if parent.terminating else "unmarked"
 
 
 def follow_list(checkpoint: Checkpoint, mine: Iterable[ApiPod], now: Instant) -> Checkpoint:
