@@ -162,9 +162,10 @@ def ready_pod(cluster: Cluster, name: str, *, other_than: str = "") -> object | 
     return None
 
 
-def ready_pods(cluster: Cluster, name: str) -> list[object]:
-    """Return the Ready pods with that label that are not being deleted."""
-    found = pods_of(cluster, name)
+def ready_pods(cluster: Cluster, name: str = "") -> list[object]:
+    """Return the Ready pods that are not being deleted, all or with that label; no mirror pods."""
+    found = pods_of(cluster, name) if name else objects.items(cluster.api.get(PODS), "items")
+    found = [pod for pod in found if not objects.is_mirror(pod)]
     return [pod for pod in found if objects.is_ready(pod) and not objects.is_terminating(pod)]
 
 
