@@ -167,8 +167,8 @@ class KubeClient:
             with self._limit():
                 sent = self._send("/api/v1/pods", params, quiet())
                 response, connected = stack.enter_context(sent)
-                if response.status_code == 401:
-                    raise _refusal(connected, _read_body(response))
+                if _is_unknown(response, connected):
+                    raise _refusal(connected, response.status_code, _read_body(response))
                 if response.status_code != 200:
                     wait = response.headers.get("Retry-After", "")
                     raise kube_answers.rejection(response.status_code, _read_body(response), wait)
@@ -179,8 +179,8 @@ class KubeClient:
     def _read(self, sent: AbstractContextManager[tuple[requests.Response, _Connected]]) -> Json:
         with self._limit(), sent as (response, connected):
             body = _read_body(response)
-            if response.status_code == 401:
-                raise _refusal(connected, body)
+            if _is_unknown(response, connected):
+                raise _refusal(connected, response.status_code, body)
         is_created = response.status_code == 201
         return kube_answers.parse_answer(
             200 if is_created else response.status_code,
@@ -376,10 +376,19 @@ class _Connected:
         )
 
 
-def _refusal(connected: _Connected, body: bytes) -> RejectedError:
-    rejection = kube_answers.rejection(401, body)
+def _is_unknown(response: requests.Response, connected: _Connected) -> bool:
+    """Tell whether the server does not know who we are.
+
+    Who shows nothing is system:anonymous, who may nothing, unless --anonymous-auth is off.
+    """
+    shows_nothing = connected.secrets == Secrets(ca=connected.secrets.ca)
+    return response.status_code == 401 or (response.status_code == 403 and shows_nothing)
+
+
+def _refusal(connected: _Connected, code: int, body: bytes) -> RejectedError:
+    rejection = kube_answers.rejection(code, body)
     why = tls_words.explain_refusal(connected.credentials, connected.secrets)
-    return RejectedError(f"{rejection}: {why}", 401)
+    return RejectedError(f"{rejection}: {why}", code)
 
 
 def _of_node(node_name: str) -> dict[str, str]:

@@ -154,9 +154,14 @@ class ObjectStore:
             self._save()
 
     def forget_history(self) -> None:
-        """Compact: watches from the past answer 410."""
+        """Let watches from the past, and from now, answer 410."""
         with self.changed:
             self.version += 1
+            self.cut_history()
+
+    def cut_history(self) -> None:
+        """Let watches from the past answer 410."""
+        with self.changed:
             self._history.clear()
             self.oldest = self.version
             self.changed.notify_all()
@@ -179,9 +184,12 @@ class ObjectStore:
             return found, self.version
 
     def changes_after(self, version: int) -> tuple[Change, ...] | None:
-        """Return the changes after ``version``; None where the history does not reach back."""
+        """Return the changes after ``version``; None where the history does not reach back.
+
+        From a version that is yet to come there is nothing to tell.
+        """
         with self.changed:
-            if version < self.oldest or version > self.version:
+            if version < self.oldest:
                 return None
             return tuple(change for change in self._history if change.version > version)
 

@@ -8,87 +8,24 @@ import socket
 import ssl
 import time
 import uuid
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fakes import api_objects, api_reviews
+from tests.fakes import api_objects, api_reviews, api_status
 from tests.fakes.api_faults import Fault, Request
 from tests.fakes.api_objects import KINDS, Change, ConflictError, Object
+from tests.fakes.api_status import REASONS, StatusError, Target
 
 if TYPE_CHECKING:
     from tests.fakes.api_server import ApiServer
 
-REASONS = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    410: "Expired",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Say which resource a path names; ``group_version`` is "v1" or "<group>/<version>"."""
-
-    group_version: str
-    resource: str
-    namespace: str
-    name: str
-    subresource: str
-
-
-class StatusError(Exception):
-    """Carry a failure to the client as a Status."""
-
-    def __init__(self, code: int, message: str, target: Target | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.target = target
-
-    def body(self) -> Object:
-        """Return the Status (k8s.io/apimachinery/pkg/api/errors)."""
-        details: Object = {}
-        if self.target is not None:
-            group = self.target.group_version.rpartition("/")[0]
-            named = {"name": self.target.name, "group": group, "kind": self.target.resource}
-            details = {key: value for key, value in named.items() if value}
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": str(self),
-            "reason": REASONS[self.code],
-            "details": details,
-            "code": self.code,
-        }
-
-
-def parse_path(path: str) -> Target | None:
-    """Return what a path names, None for one that no API server has."""
-    parts = [part for part in path.split("/") if part]
-    if parts[:2] == ["api", "v1"]:
-        group_version, rest = "v1", parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) >= 4:
-        group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-    else:
-        return None
-    namespace = ""
-    if rest[:1] == ["namespaces"] and len(rest) >= 3:
-        namespace, rest = rest[1], rest[2:]
-    if not rest or len(rest) > 3 or KINDS.get(rest[0], ("", ""))[0] != group_version:
-        return None
-    resource, name, subresource = (*rest, "", "")[:3]
-    return Target(group_version, resource, namespace, name, subresource)
+ANONYMOUS = "system:anonymous"
+"""k8s.io/apiserver/pkg/authentication/user: who shows nothing."""
+TEXT = "text/plain; charset=utf-8"
+BOOKMARK_BEFORE_END = 2.0
+"""Seconds: k8s.io/apiserver/pkg/storage/cacher/cacher.go, nextBookmarkTime."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -133,16 +70,12 @@ class Handler(BaseHTTPRequestHandler):
             self._route(url.path, {k: v[-1] for k, v in parse_qs(url.query).items()}, body)
         except StatusError as error:
             self._send(error.code, error.body())
-        except KeyError:
-            target = parse_path(url.path)
-            missing = StatusError(404, _not_found(target), target)
-            self._send(404, missing.body())
         except ConflictError:
             self._send(409, StatusError(409, "the object has been modified").body())
 
     def _route(self, path: str, query: dict[str, str], body: Object) -> None:
         if path in ("/healthz", "/livez", "/readyz"):
-            self._send_bytes(200, "text/plain", b"ok")
+            self._send_bytes(200, TEXT, b"ok")
             return
         if not self.user:
             raise StatusError(401, "Unauthorized")
@@ -153,11 +86,21 @@ class Handler(BaseHTTPRequestHandler):
         if review is not None:
             self._send(201, review)
             return
-        target = parse_path(path)
-        if target is None:
-            self._send_bytes(404, "text/plain", b"404 page not found\n")
+        target = api_status.parse_path(path)
+        # Who may not ask is told before whether there is anything.
+        if target is not None:
+            self._authorize(target)
+        if target is None or not (target.is_served or target.is_of_known_group):
+            self._send_bytes(404, TEXT, b"404 page not found\n")
             return
-        self._authorize(target)
+        if not target.is_served:
+            raise api_status.not_served(target)
+        try:
+            self._do(target, query, body)
+        except KeyError as error:
+            raise api_status.not_found(target) from error
+
+    def _do(self, target: Target, query: dict[str, str], body: Object) -> None:
         if self.command != "GET":
             self._send(201 if self.command == "POST" else 200, self._change(target, query, body))
         elif target.name:
@@ -179,15 +122,17 @@ class Handler(BaseHTTPRequestHandler):
             names = [value for part in subject for key, value in part if key == "commonName"]
             return names[0] if names else ""
         kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        if not certificate and not kind:
+            return ANONYMOUS
         return self.api.tokens.get(token, "") if kind == "Bearer" else ""
 
     def _authorize(self, target: Target) -> None:
         granted = self.api.granted
-        if not api_reviews.is_granted(self.user, granted, target.resource, target.name):
-            verb = {"GET": "get" if target.name else "list"}.get(self.command, "change")
-            raise StatusError(
-                403, f'User "{self.user}" cannot {verb} resource "{target.resource}"', target
-            )
+        known = self.user != ANONYMOUS
+        if not known or not api_reviews.is_granted(
+            self.user, granted, target.resource, target.name
+        ):
+            raise api_status.forbidden(self.user, self.command, target)
 
     def _change(self, target: Target, query: dict[str, str], body: Object) -> Object:
         store = self.api.store
@@ -209,9 +154,9 @@ class Handler(BaseHTTPRequestHandler):
         server = self.api
         if "continue" in query:
             with server.lock:
-                found = server.continues.pop(query["continue"], None)
+                found = server.continues.get(query["continue"])
             if found is None:
-                raise StatusError(410, "The provided continue parameter is too old")
+                raise api_status.bad_continue(query["continue"])
             items, version = found
         else:
             objects, number = server.store.list(target.resource, target.namespace)
@@ -247,8 +192,9 @@ class Handler(BaseHTTPRequestHandler):
                 self._send_event("ADDED", one)
         bookmarks = query.get("allowWatchBookmarks") == "true"
         until = time.monotonic() + float(query.get("timeoutSeconds", "1800"))
+        bookmark = self._next_bookmark(until)
         while time.monotonic() < until:
-            changes, version, is_over = self._wait_for_changes(version, ended)
+            changes, version, is_over = self._wait_for_changes(version, ended, min(bookmark, until))
             if changes is None:
                 error = StatusError(410, f"too old resource version: {version}")
                 self._send_event("ERROR", error.body())
@@ -257,23 +203,31 @@ class Handler(BaseHTTPRequestHandler):
                 self._send_change(target, selector, change)
             if is_over:
                 break
-            if not changes and bookmarks:
-                self._send_event("BOOKMARK", _bookmark(target.resource, version))
+            if time.monotonic() >= bookmark:
+                bookmark = self._next_bookmark(until)
+                if bookmarks:
+                    self._send_event("BOOKMARK", _bookmark(target.resource, version))
         self._end_chunks()
 
+    def _next_bookmark(self, until: float) -> float:
+        """Return when the next one is due: each minute, and shortly before the end."""
+        now = time.monotonic()
+        last = until - BOOKMARK_BEFORE_END
+        regular = now + self.api.bookmark_every
+        return min(last, regular) if last > now else regular
+
     def _wait_for_changes(
-        self, version: int, ended: int
+        self, version: int, ended: int, until: float
     ) -> tuple[tuple[Change, ...] | None, int, bool]:
         """Wait for changes, the time of the next bookmark, or the end of the watch."""
         server, store = self.api, self.api.store
         with store.changed:
-            until = time.monotonic() + server.bookmark_every
             while True:
                 is_over = server.watch_end != ended or server.stopping.is_set()
                 changes = store.changes_after(version)
                 rest = until - time.monotonic()
                 if changes is None or changes or is_over or rest <= 0:
-                    now = version if changes is None else store.version
+                    now = version if changes is None else max(version, store.version)
                     return changes, now, is_over
                 store.changed.wait(rest)
 
@@ -377,10 +331,6 @@ class Handler(BaseHTTPRequestHandler):
             return False
         self._send(200, listed)
         return True
-
-
-def _not_found(target: Target | None) -> str:
-    return "not found" if target is None else f'{target.resource} "{target.name}" not found'
 
 
 def _bookmark(resource: str, version: int) -> Object:

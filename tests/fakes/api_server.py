@@ -106,6 +106,8 @@ class ApiServer:
         if self._bound is None:
             self.bind()
         assert self._bound is not None
+        # What a watch may go back to is kept in memory.
+        self.store.cut_history()
         listener, self._bound = self._bound, None
         listener.listen(64)
         self.released.clear()
@@ -179,7 +181,7 @@ class ApiServer:
             self.store.changed.notify_all()
 
     def expire_continues(self) -> None:
-        """Let every continue token that was given out answer 410."""
+        """Let every continue token that was given out answer 410, as etcd's compaction does."""
         with self.lock:
             self.continues.clear()
 
