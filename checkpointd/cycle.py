@@ -19,6 +19,7 @@ from checkpointd.act import telling
 from checkpointd.clock import Clock
 from checkpointd.decide import fold, plan, portrait
 from checkpointd.decide.plan import Plan
+from checkpointd.decide.portrait import Picture
 from checkpointd.errors import StoreError
 from checkpointd.model.checkpoint import Checkpoint, Stored
 from checkpointd.model.decision import (
@@ -134,6 +135,7 @@ class Cycle:
         self.observation: Observation = fold.initial(now, stored.node)
         self._told = telling.Teller()
         self._plan: Plan | None = None
+        self._picture: Picture | None = None
         self._look_again = now
         self._failures: dict[Slot | None, int] = {}
         self._failed: tuple[str, ...] = ()
@@ -319,7 +321,8 @@ class Cycle:
 
     def _show(self, made: Plan) -> None:
         def draw() -> NodeStatus:
-            status = portrait.portray(made, self.stored)
+            self._picture = portrait.portray(made, self.stored, self._picture)
+            status = self._picture.status
             return replace(status, alarms=(*self.alarms, *self._failed, *status.alarms))
 
         def show() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from checkpointd.decide import coming, evidence, explain, follow, newcomers, table
 from checkpointd.decide.evidence import Findings
@@ -18,7 +18,7 @@ from checkpointd.model.evidence import Api, Is, Order
 from checkpointd.model.files import Refused
 from checkpointd.model.moments import Instant, Seen, Unknown
 from checkpointd.model.observation import NOT_YET_READ, Observation
-from checkpointd.model.pods import ApiPod
+from checkpointd.model.pods import ApiPod, Slot
 from checkpointd.model.policy import Policy, Witness
 from checkpointd.model.status import (
     ActivationStatus,
@@ -39,14 +39,42 @@ from checkpointd.model.status import (
 )
 
 
-def portray(plan: Plan, stored: Stored) -> NodeStatus:
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Hold what was drawn of a plan: ``slots`` are ``status.checkpoints`` by slot."""
+
+    plan: Plan
+    status: NodeStatus
+    slots: Mapping[Slot, CheckpointStatus]
+
+
+def portray(plan: Plan, stored: Stored, last: Picture | None = None) -> Picture:
     """Draw the picture of a plan and of what is stored since it was carried out.
 
-    Who draws it (version, process, socket) is for the daemon to add.
+    Who draws it (version, process, socket) is for the daemon to add. Of slots at rest ``last`` is
+    taken over, with the times of reading that it had.
     """
+    alarms = [r for r in plan.decision.reasons if r.severity is Severity.ALARM]
+    slots = {
+        checkpoint.slot: _checkpoint(
+            checkpoint,
+            plan,
+            tuple(r.sentence for r in alarms if r.slot == checkpoint.slot),
+            last,
+        )
+        for checkpoint in sorted(stored.checkpoints.values(), key=_by_name)
+    }
+    return Picture(plan, _node(plan, stored, tuple(slots.values()), alarms), slots)
+
+
+def _node(
+    plan: Plan,
+    stored: Stored,
+    checkpoints: tuple[CheckpointStatus, ...],
+    alarms: Iterable[Reason],
+) -> NodeStatus:
     scene, decision = plan.scene, plan.decision
     observation = scene.observation
-    alarms = [r for r in decision.reasons if r.severity is Severity.ALARM]
     refused = tuple(_refused(stored, scene))
     told = {*stored.checkpoints, *(pod.slot for pod, _ in refused)}
     return NodeStatus(
@@ -61,10 +89,7 @@ def portray(plan: Plan, stored: Stored) -> NodeStatus:
         kubelet=_kubelet(observation),
         runtime=_runtime(observation),
         sources=tuple(_sources(observation, scene.policy)),
-        checkpoints=tuple(
-            _checkpoint(checkpoint, plan, [r for r in alarms if r.slot == checkpoint.slot])
-            for checkpoint in sorted(stored.checkpoints.values(), key=_by_name)
-        ),
+        checkpoints=checkpoints,
         refused=tuple(status for _, status in refused),
         ignored=tuple(_ignored(scene)),
         orders=tuple(
@@ -208,9 +233,9 @@ def _refused(stored: Stored, scene: Scene) -> Iterator[tuple[ApiPod, RefusedStat
 
 
 def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:
-    for pod in sorted(scene.pods.values(), key=lambda pod: (pod.namespace, pod.name)):
-        if pod.mark_note:
-            yield IgnoredStatus(namespace=pod.namespace, name=pod.name, note=pod.mark_note)
+    noted = (pod for pod in scene.pods.values() if pod.mark_note)
+    for pod in sorted(noted, key=lambda pod: (pod.namespace, pod.name)):
+        yield IgnoredStatus(namespace=pod.namespace, name=pod.name, note=pod.mark_note)
 
 
 # ---- one slot ------------------------------------------------------------------------------------
@@ -218,9 +243,16 @@ def _by_name(checkpoint: Checkpoint) -> tuple[str, str]:
     return checkpoint.slot.namespace, checkpoint.slot.name
 
 
-def _checkpoint(checkpoint: Checkpoint, plan: Plan, alarms: Iterable[Reason]) -> CheckpointStatus:
-    told = _plain(checkpoint, tuple(reason.sentence for reason in alarms))
+def _checkpoint(
+    checkpoint: Checkpoint, plan: Plan, alarms: tuple[str, ...], last: Picture | None
+) -> CheckpointStatus:
     known = plan.slots.get(checkpoint.slot)
+    drawn = last.slots.get(checkpoint.slot) if last is not None else None
+    if last is not None and drawn is not None and drawn.alarms == alarms:
+        same = last.plan.slots.get(checkpoint.slot) is known
+        if same and known is not None and known.is_about(checkpoint):
+            return drawn
+    told = _plain(checkpoint, alarms)
     if known is not None and known.fault is not None:
         return replace(told, rule="alarm", sentence=known.fault.sentence)
     row, findings = _weigh(checkpoint, plan)

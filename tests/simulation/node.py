@@ -12,6 +12,7 @@ from typing import Any
 
 from checkpointd.decide import decide, fold, plan, portrait, slots
 from checkpointd.decide.plan import Plan
+from checkpointd.decide.portrait import Picture
 from checkpointd.decide.slots import SlotPlan
 from checkpointd.model.checkpoint import Activation, Checkpoint, Phase, Stored
 from checkpointd.model.decision import (
@@ -51,6 +52,7 @@ class Node(Sources):
     stored: Stored = field(default_factory=lambda: Stored(node=None, checkpoints={}))
     seen: Observation | None = None
     plan: Plan | None = None
+    picture: Picture | None = None
     crash_after: int | None = None
     log: list[str] = field(default_factory=list[str])
     starts: list[tuple[float, Slot, str]] = field(default_factory=list[tuple[float, Slot, str]])
@@ -69,7 +71,7 @@ class Node(Sources):
 
     def restart_daemon(self) -> None:
         """Kill the daemon; what it knew is what it stored."""
-        self.seen, self.plan = None, None
+        self.seen, self.plan, self.picture = None, None, None
         self.questions = frozenset()
         self.answered, self.last = {}, {}
 
@@ -139,7 +141,8 @@ class Node(Sources):
         if made.decision != anew.decision:
             raise BrokenError(f"taken over: {made.decision}\ndecided anew: {anew.decision}")
         if int(self.now / TICK) % 7 == 0:
-            if portrait.portray(made, self.stored) != portrait.portray(anew, self.stored):
+            self.picture = portrait.portray(made, self.stored, self.picture)
+            if self.picture.status != portrait.portray(anew, self.stored).status:
                 raise BrokenError("the picture of what was taken over is another")
             for slot, planned in anew.slots.items():
                 self._check_share(slot, planned, made)

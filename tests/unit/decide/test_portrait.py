@@ -15,7 +15,7 @@ from tests.builders.observations import at, seen, silent
 def draw(observation: Observation, now: Instant, not_before: Instant | None = None) -> NodeStatus:
     """Return the picture at an instant, with one checkpoint."""
     store = build.stored(build.checkpoint(not_before=not_before))
-    return portrait.portray(plan.make(observation, store, build.POLICY, now), store)
+    return portrait.portray(plan.make(observation, store, build.POLICY, now), store).status
 
 
 def test_the_picture_of_a_node_at_rest_stays_the_same() -> None:
@@ -40,7 +40,7 @@ def coming(observation: Observation, checkpoint: Checkpoint) -> NextStatus:
     """Return what comes next for one checkpoint."""
     store = build.stored(checkpoint)
     made = plan.make(observation, store, build.POLICY, at(1000))
-    (drawn,) = portrait.portray(made, store).checkpoints
+    (drawn,) = portrait.portray(made, store).status.checkpoints
     assert drawn.next is not None
     return drawn.next
 
@@ -78,7 +78,7 @@ def test_a_refused_pod_is_told_of_once() -> None:
         api_pods=seen((pod,)), candidates={pod.uid: seen(build.refused(pod))}
     )
     store = build.stored()
-    drawn = portrait.portray(plan.make(observation, store, build.POLICY, at(1000)), store)
+    drawn = portrait.portray(plan.make(observation, store, build.POLICY, at(1000)), store).status
     assert [each.name for each in drawn.refused] == ["api-2"]
     assert drawn.alarms == ()
     assert drawn.health is Health.DEGRADED
@@ -94,4 +94,4 @@ def test_a_node_that_was_made_anew_is_in_the_picture() -> None:
     record = build.node_record(node_renewed=at(900))
     store = build.stored(build.checkpoint(), node=record)
     made = plan.make(build.observation(), store, build.POLICY, at(1000))
-    assert portrait.portray(made, store).api.node_renewed == at(900)
+    assert portrait.portray(made, store).status.api.node_renewed == at(900)
