@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 
 # ---- the static-pod directory --------------------------------------------------------------------
-def test_a_single_file_in_the_place_of_the_static_pod_directory_is_not_fatal(
+def test_d14_a_single_file_in_the_place_of_the_static_pod_directory_is_not_fatal(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
@@ -33,7 +33,7 @@ def test_a_single_file_in_the_place_of_the_static_pod_directory_is_not_fatal(
         scenes.wait_for_phase(node, "pod.web", "stored")
 
 
-def test_c2_hostile_files_in_the_static_pod_directory_hide_nothing(processes: Processes) -> None:
+def test_d2_hostile_files_in_the_static_pod_directory_hide_nothing(processes: Processes) -> None:
     with Node(processes) as node:
         port = node.free_port()
         scenes.start(node)
@@ -62,7 +62,7 @@ def make_hostile(directory: Path) -> None:
     os.mkfifo(directory / "fifo")
 
 
-def test_the_static_pod_directory_may_be_taken_away_and_be_replaced_by_a_link(
+def test_d14_h3_the_static_pod_directory_may_be_taken_away_and_be_replaced_by_a_link(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:

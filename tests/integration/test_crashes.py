@@ -48,7 +48,7 @@ class Act:
 
 @pytest.mark.parametrize("first", range(1, LANES + 1, BATCH))
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_daemon_killed_at_any_system_call_converges_when_it_is_started_again(
+def test_d2_d4_a_daemon_killed_at_any_system_call_converges_when_it_is_started_again(
     processes: Processes, moment: str, first: int, record_property: Callable[[str, object], None]
 ) -> None:
     with ExitStack() as stack:

@@ -22,7 +22,7 @@ API_FAULTS = [
 """One of each kind; the contract tests of the client have all of them."""
 
 
-def test_no_fault_of_the_api_server_stops_a_pod_or_loses_a_checkpoint(
+def test_b1_no_fault_of_the_api_server_stops_a_pod_or_loses_a_checkpoint(
     processes: Processes,
 ) -> None:
     with Node(processes) as node:
@@ -38,7 +38,7 @@ def test_no_fault_of_the_api_server_stops_a_pod_or_loses_a_checkpoint(
         kept.check("all over", SECONDS)
 
 
-def test_another_cluster_at_the_same_address_changes_nothing(processes: Processes) -> None:
+def test_b1_another_cluster_at_the_same_address_changes_nothing(processes: Processes) -> None:
     with Node(processes) as node:
         kept = _Kept(node)
         node.api_server.stop()
@@ -51,7 +51,7 @@ def test_another_cluster_at_the_same_address_changes_nothing(processes: Processe
 
 
 @pytest.mark.parametrize("kind", ["hang", "fail", "garble", "refuse"])
-def test_no_fault_of_the_runtime_stops_a_copy(processes: Processes, kind: str) -> None:
+def test_a3_no_fault_of_the_runtime_stops_a_copy(processes: Processes, kind: str) -> None:
     with Node(processes) as node:
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
@@ -66,7 +66,7 @@ def test_no_fault_of_the_runtime_stops_a_copy(processes: Processes, kind: str) -
         assert scenes.photograph(node.layout.manifests) == before
 
 
-def test_without_the_runtime_no_copy_is_stopped(processes: Processes) -> None:
+def test_a3_without_the_runtime_no_copy_is_stopped(processes: Processes) -> None:
     with Node(processes) as node:
         port = node.free_port()
         scenes.start(node)
@@ -82,7 +82,7 @@ def test_without_the_runtime_no_copy_is_stopped(processes: Processes) -> None:
         wait_for("the parent serves", scenes.serves(port))
 
 
-def test_a_kubelet_that_hangs_changes_nothing(processes: Processes) -> None:
+def test_a4_a_kubelet_that_hangs_changes_nothing(processes: Processes) -> None:
     with Node(processes) as node:
         kept = _Kept(node)
         node.kubelet_fault("pods")

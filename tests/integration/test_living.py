@@ -18,7 +18,9 @@ CONFIG_EXIT = 78
 """EX_CONFIG of sysexits.h."""
 
 
-def test_it_is_ready_without_network_kubelet_runtime_and_api_server(processes: Processes) -> None:
+def test_a13_b14_it_is_ready_without_network_kubelet_runtime_and_api_server(
+    processes: Processes,
+) -> None:
     with Node(processes) as node:
         node.layout.boot_id.write_text("00000000-0000-4000-8000-000000000000\n")
         node.start_daemon()
@@ -36,7 +38,7 @@ def test_everything_that_it_needs_is_found_from_the_kubelets_process(
         assert node.status()["node"] == node.name
 
 
-def test_sigterm_leaves_every_copy_and_every_file_in_place(processes: Processes) -> None:
+def test_b6_sigterm_leaves_every_copy_and_every_file_in_place(processes: Processes) -> None:
     with Node(processes) as node:
         port = node.free_port()
         scenes.start(node)
@@ -52,7 +54,7 @@ def test_sigterm_leaves_every_copy_and_every_file_in_place(processes: Processes)
 
 
 @pytest.mark.parametrize("phase", ["stored", "serving", "tombstone"])
-def test_a_restart_changes_no_file_and_stops_nothing(processes: Processes, phase: str) -> None:
+def test_b4_a_restart_changes_no_file_and_stops_nothing(processes: Processes, phase: str) -> None:
     with Node(processes, times={**SHORT_TIMES, "retire-store": "1h"}) as node:
         scenes.start(node)
         uid = scenes.store_pod(node, "web", scenes.exclusive(node.free_port()))["metadata"]["uid"]
@@ -141,7 +143,7 @@ def test_a_reload_takes_the_new_configuration_whole_or_not_at_all(processes: Pro
         wait_for("the alarm is over", lambda: not scenes.alarms(node))
 
 
-def test_the_watchdog_hears_of_cycles_that_end_and_of_nothing_else(processes: Processes) -> None:
+def test_h6_the_watchdog_hears_of_cycles_that_end_and_of_nothing_else(processes: Processes) -> None:
     with Node(processes, environ={"WATCHDOG_USEC": "1000000"}) as node:
         scenes.start(node)
         daemon = node.daemon

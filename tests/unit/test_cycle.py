@@ -286,7 +286,7 @@ class Broken(OverridesRead):
     def __init__(self) -> None: ...
 
 
-def test_what_is_wrong_with_the_stores_disk_is_an_alarm_while_it_lasts(
+def test_d11_what_is_wrong_with_the_stores_disk_is_an_alarm_while_it_lasts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     logging.getLogger("checkpointd").propagate = True

@@ -194,7 +194,7 @@ def test_a_name_that_is_not_ours_is_refused(tmp_path: Path, file: str) -> None:
         directory(tmp_path).remove(file)
 
 
-def test_what_is_no_pod_is_never_placed(tmp_path: Path) -> None:
+def test_d15_what_is_no_pod_is_never_placed(tmp_path: Path) -> None:
     with pytest.raises(ActionError, match="not a Pod"):
         directory(tmp_path).place(FILE, b'{"kind": "Pod"}')
 

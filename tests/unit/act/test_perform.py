@@ -141,7 +141,7 @@ def test_s4_d5_a_damaged_generation_is_not_placed_and_told_with_what_is_left(
     assert not site.manifests.exists()
 
 
-def test_a_refused_copy_is_never_written(tmp_path: Path) -> None:
+def test_c3_d15_a_refused_copy_is_never_written(tmp_path: Path) -> None:
     site = Site(tmp_path)
     start(site)
     outcome = site.actor.perform(place(replace(ACTIVATION, uid="under_score")))

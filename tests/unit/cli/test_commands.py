@@ -72,7 +72,7 @@ def test_status_of_a_healthy_node_is_zero(node: Machine, run: Run) -> None:
     assert "NOT RUNNING" not in ran.out
 
 
-def test_status_with_a_serving_copy_is_two(node: Machine, run: Run) -> None:
+def test_b8_status_with_a_serving_copy_is_two(node: Machine, run: Run) -> None:
     now = node.now()
     node.write(builders.node(builders.serving(now=now), now=now))
     ran = run("status")

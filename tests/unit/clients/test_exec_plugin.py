@@ -108,7 +108,7 @@ def test_a_pair_comes_as_pem(tmp_path: Path, fake: CredentialPlugin) -> None:
     assert "PRIVATE" not in repr(login)
 
 
-def test_it_is_told_of_itself_and_has_nothing_of_our_environment(
+def test_h4_it_is_told_of_itself_and_has_nothing_of_our_environment(
     tmp_path: Path, fake: CredentialPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")

@@ -254,7 +254,7 @@ def test_a_certificate_signed_by_the_same_issuer_is_not_the_pinned_one(
             connect(other, credentials(), trust=Trust(certificates=(pinned,))).list_pods()
 
 
-def test_a_foreign_certificate_is_not_trusted(fake: FakeKubelet) -> None:
+def test_a4_a_foreign_certificate_is_not_trusted(fake: FakeKubelet) -> None:
     with pytest.raises(RejectedError, match="not trusted") as caught:
         connect(fake, credentials(), trust=Trust(server_name="Node1")).list_pods()
     assert f"https://127.0.0.1:{fake.port}/pods: its certificate" in str(caught.value)
@@ -306,7 +306,7 @@ def test_a_file_without_a_certificate_is_an_error_that_names_it(
 
 
 # ---- what settings say --------------------------------------------------------------------------
-def test_the_settings_certificate_is_shown_in_place_of_the_nodes(fake: FakeKubelet) -> None:
+def test_a6_the_settings_certificate_is_shown_in_place_of_the_nodes(fake: FakeKubelet) -> None:
     pair = pki.shared().admin.write(fake.root_dir, "admin")
     settings = KubeletSettings(client_certificate=str(pair), client_key=str(pair))
     client = KubeletClient(
@@ -318,7 +318,7 @@ def test_the_settings_certificate_is_shown_in_place_of_the_nodes(fake: FakeKubel
     assert client.list_pods()
 
 
-def test_the_settings_say_whom_to_trust(tmp_path: Path) -> None:
+def test_a6_the_settings_say_whom_to_trust(tmp_path: Path) -> None:
     FakeKubelet(tmp_path)
     own = tmp_path / "pki" / "kubelet.crt"
 

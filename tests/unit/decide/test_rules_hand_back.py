@@ -170,7 +170,7 @@ def test_3c_a_blocking_copy_stays_while_the_kubelet_is_cut_off() -> None:
     assert phase_of(run(world, copy), copy) is Phase.SERVING
 
 
-def test_a_blocking_copy_goes_as_soon_as_the_api_is_trusted() -> None:
+def test_b11_e5_a_blocking_copy_goes_as_soon_as_the_api_is_trusted() -> None:
     copy = serving(kind=CopyKind.BLOCKING)
     rejected = build.pod(ready=False, phase="Failed", reason="NodePorts")
     bare = beside(copy, rejected, kubelet_list=build.listing(), images=unknown())
@@ -314,7 +314,7 @@ def test_the_copys_files_stay_while_its_sandbox_is_ready() -> None:
 
 
 @pytest.mark.parametrize(("stopped", "returns"), [(880.1, False), (879.9, True)])
-def test_the_copy_returns_when_the_other_does_not_run_after_120_s(
+def test_b3_the_copy_returns_when_the_other_does_not_run_after_120_s(
     stopped: float,
     returns: bool,
 ) -> None:
@@ -354,7 +354,7 @@ def test_the_return_is_remembered_so_that_the_same_pod_is_not_tried_again() -> N
     assert after.phase is Phase.OFFERED
 
 
-def test_the_copy_returns_when_the_api_is_lost_during_the_hand_back() -> None:
+def test_b3_the_copy_returns_when_the_api_is_lost_during_the_hand_back() -> None:
     lost = replace(
         after_copy(), api_contact=build.contact(reached=False, since=910), api_pods=unknown()
     )

@@ -65,7 +65,7 @@ def test_b14_a_marked_pod_is_stored_in_one_cycle() -> None:
     assert saved(decision) is not None
 
 
-def test_the_files_are_written_before_the_state_that_names_them() -> None:
+def test_s4_the_files_are_written_before_the_state_that_names_them() -> None:
     kinds = effects(first(build.pod()))
     assert kinds[-1] is SaveCheckpoint
     assert kinds.index(WriteGeneration) < len(kinds) - 1
@@ -75,7 +75,7 @@ def test_a7_a_pod_that_is_pending_at_first_sight_is_stored() -> None:
     assert saved(first(build.pod(phase="Pending", ready=False)))
 
 
-def test_a_pod_that_neither_kubelet_nor_runtime_has_is_not_stored_yet() -> None:
+def test_a5_a_marked_pod_is_stored_once_kubelet_or_runtime_has_it() -> None:
     assert effects(first(build.pod(), kubelet_list=build.listing())) == ()
     assert saved(first(build.pod(), kubelet_list=unknown(), runtime=build.runtime(UID)))
 
@@ -374,7 +374,7 @@ def test_b6_a_pod_deleted_while_the_node_was_off_is_started_until_the_api_tells(
     assert started(run(replace(dead, started=at(900)), before))
 
 
-def test_all_of_two_checkpoints_gone_at_once_removes_nothing_at_first() -> None:
+def test_b1_all_of_two_checkpoints_gone_at_once_removes_nothing_at_first() -> None:
     two = (
         tombstone(parent=build.word(build.pod("a-1", controller=None), bound=False)),
         tombstone(parent=build.word(build.pod("b-1", controller=None), bound=False)),
@@ -393,7 +393,7 @@ def test_all_of_two_checkpoints_gone_at_once_removes_nothing_at_first() -> None:
     assert effects(late).count(RemoveStore) == 2
 
 
-def test_an_api_servers_tombstone_stays_until_another_serves() -> None:
+def test_b2_an_api_servers_tombstone_stays_until_another_serves() -> None:
     before = tombstone(serves_api=True, parent=DAEMON_PARENT)
     mine = build.contact(local=True, listening_pods=frozenset({UID}))
     assert RemoveStore not in effects(run(gone(api=mine), before))
@@ -424,7 +424,7 @@ def test_s8_what_the_list_of_this_node_does_not_cover_is_no_reason() -> None:
     assert phase_of(run(build.observation(pod), before), before) is Phase.STORED
 
 
-def test_what_could_not_be_removed_is_removed_later() -> None:
+def test_b7_what_could_not_be_removed_is_removed_later() -> None:
     before = build.checkpoint(BARE, phase=Phase.REMOVED)
     assert RemoveStore in effects(run(gone(), before))
     # The word was trusted when it was decided: the API's loss since does not bring the pod back.
@@ -440,7 +440,7 @@ def test_i5_a_link_that_flaps_starts_and_stops_nothing() -> None:
         assert effects(run(world, KNOWN)) == ()
 
 
-def test_nothing_is_written_while_nothing_changes() -> None:
+def test_b4_d1_nothing_is_written_while_nothing_changes() -> None:
     world = build.observation(build.pod(), runtime=build.runtime(UID))
     (first_time,) = run(world, KNOWN).actions
     assert isinstance(first_time, SaveNode)  # it has found out where the kubelet keeps its files
@@ -449,7 +449,7 @@ def test_nothing_is_written_while_nothing_changes() -> None:
     assert decision.look_again.seconds > build.NOW.seconds
 
 
-def test_a_steady_node_asks_the_api_server_for_nothing() -> None:
+def test_h12_a_steady_node_asks_the_api_server_for_nothing() -> None:
     decision = run(build.observation(build.pod(), runtime=build.runtime(UID)), KNOWN)
     assert not {q.topic for q in decision.questions} & {
         Topic.CONFIRM_LIST,

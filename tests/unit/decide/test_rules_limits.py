@@ -21,7 +21,7 @@ REBOOTED = "boot-0"
 
 # ---- the dwell, the back-off, the freeze, the operator ----------
 @pytest.mark.parametrize(("stopped", "starts"), [(970.1, False), (969.9, True)])
-def test_a_start_follows_a_stop_by_30_s(
+def test_b5_a_start_follows_a_stop_by_30_s(
     stopped: float,
     starts: bool,
 ) -> None:
@@ -34,7 +34,7 @@ def test_a_stop_before_the_reboot_does_not_delay_a_start() -> None:
     assert started(run(silent(), before))
 
 
-def test_an_offer_waits_for_its_turn() -> None:
+def test_d12_an_offer_waits_for_its_turn() -> None:
     assert not started(run(silent(), build.checkpoint(not_before=at(1000.1))))
     assert started(run(silent(), build.checkpoint(not_before=at(1000))))
 

@@ -124,7 +124,7 @@ def test_a_list_from_before_the_loss_does_not_tell_that_a_newer_pod_is_not_manag
     assert [question.after for question in asked] == [at(900)]
 
 
-def test_s9_a_sandbox_alone_is_not_a_running_pod() -> None:
+def test_a13c_s9_a_sandbox_alone_is_not_a_running_pod() -> None:
     world = silent(runtime=build.runtime(sandboxes=[build.sandbox(UID)]))
     assert started(run(world, build.checkpoint()))
 
@@ -264,7 +264,7 @@ def test_i1_no_answer_of_anybody_is_needed_after_a_boot_but_the_kubelets_process
     assert started(run(world, before))
 
 
-def test_after_a_boot_without_kubelet_and_runtime_nothing_runs_for_certain() -> None:
+def test_a3_after_a_boot_without_kubelet_and_runtime_nothing_runs_for_certain() -> None:
     before = build.checkpoint(ran_in_boot=REBOOTED)
     world = boot_world(
         machine=build.machine(None, runtime=False),
@@ -276,7 +276,7 @@ def test_after_a_boot_without_kubelet_and_runtime_nothing_runs_for_certain() -> 
     assert started(run(world, before))
 
 
-def test_a_kubelet_that_was_there_in_this_boot_leaves_it_open_what_runs() -> None:
+def test_a3_a_kubelet_that_was_there_in_this_boot_leaves_it_open_what_runs() -> None:
     before = build.checkpoint(ran_in_boot=REBOOTED)
     world = boot_world(
         machine=build.machine(None, runtime=False),

@@ -200,7 +200,7 @@ def test_the_start_deadline_runs_only_once_the_manifest_lies_there() -> None:
 
 
 @pytest.mark.parametrize(("step", "wait"), [(0, 60), (1, 120), (4, 960), (5, 1800), (2000, 1800)])
-def test_offers_are_repeated_after_1_min_doubling_to_30_min(step: int, wait: float) -> None:
+def test_d12_e4_offers_are_repeated_after_1_min_doubling_to_30_min(step: int, wait: float) -> None:
     before = replace(OFFERED, since=at(700), retry_step=step)
     after = build.saved(run(offline(), before))
     assert after is not None

@@ -175,7 +175,7 @@ def test_whoever_asks_again_after_a_pause_gets_the_bytes_again(node: Node) -> No
     assert node.candidate().files[0].entries
 
 
-def test_files_that_are_gone_are_unknown_and_told_once(node: Node, tmp_path: Path) -> None:
+def test_d9_files_that_are_gone_are_unknown_and_told_once(node: Node, tmp_path: Path) -> None:
     node.candidate()
     kept = secret_place(tmp_path).rename(tmp_path / "kept")
     (result,) = node.look()

@@ -131,7 +131,7 @@ def test_a_volume_that_is_being_set_up_is_no_answer(tmp_path: Path) -> None:
         read_volumes(tmp_path, UID, (OPTIONAL,), LIMIT)
 
 
-def test_an_optional_source_that_is_absent_is_empty_and_complete(tmp_path: Path) -> None:
+def test_d9_an_optional_source_that_is_absent_is_empty_and_complete(tmp_path: Path) -> None:
     place_of(tmp_path).mkdir(parents=True)
     assert contents(read(tmp_path, OPTIONAL)["certs"]) == {"": None}
     write_volume(place_of(tmp_path), {})

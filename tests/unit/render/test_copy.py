@@ -325,7 +325,7 @@ def test_the_service_address_comes_first_and_never_replaces_the_pods_own() -> No
     assert only["env"] == [{"name": "KUBERNETES_SERVICE_PORT", "value": "443"}, own]
 
 
-def test_references_to_secrets_and_config_maps_are_refused() -> None:
+def test_c5_references_to_secrets_and_config_maps_are_refused() -> None:
     variables = [
         {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
         {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
@@ -346,7 +346,7 @@ def served(**fields: object) -> Object:
     return container(ports=[{"name": "web", "containerPort": 8443, "hostPort": 8443}], **fields)
 
 
-def test_host_network_ports_are_dropped_once_their_names_are_numbers() -> None:
+def test_e5_host_network_ports_are_dropped_once_their_names_are_numbers() -> None:
     get = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 5}
     pod = raw_pod(
         hostNetwork=True,
@@ -425,7 +425,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_name() -> None:
     assert list(refused({"metadata": []})) == ["metadata"]
 
 
-def test_what_the_gate_would_refuse_is_refused_while_the_api_server_is_up() -> None:
+def test_c3_what_the_gate_would_refuse_is_refused_while_the_api_server_is_up() -> None:
     assert "spec.containers[0].volumeMounts[0].name" in refused(
         raw_pod(containers=[container(volumeMounts=[mount("nowhere")])])
     )

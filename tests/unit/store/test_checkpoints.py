@@ -54,7 +54,7 @@ def test_the_state_before_the_last_is_kept(tmp_path: Path) -> None:
     assert CheckpointStore(tmp_path, FaultyDisk()).load().checkpoints == {stored.SLOT: first}
 
 
-def test_the_files_of_a_generation_have_bytes_and_modes_of_the_volume(tmp_path: Path) -> None:
+def test_c6_c7_the_files_of_a_generation_have_bytes_and_modes_of_the_volume(tmp_path: Path) -> None:
     files = stored.volume("certs", {"a/b": b"deep"})
     odd = replace(files, entries=(*files.entries, stored.entry("key", b"k", 0o400)))
     store = stored.open_store(tmp_path)

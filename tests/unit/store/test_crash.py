@@ -172,7 +172,7 @@ def ram() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_a_crash_at_any_effect_leaves_the_old_or_the_new(ram: Path, story: str) -> None:
+def test_d2_d4_d6_a_crash_at_any_effect_leaves_the_old_or_the_new(ram: Path, story: str) -> None:
     act, before = STORIES[story]
     template = ram / "template"
     (template / "store").mkdir(mode=0o700, parents=True)
