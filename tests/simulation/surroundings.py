@@ -95,6 +95,7 @@ class Surroundings:
     cut_off: bool = False
     orders: dict[str, Override] = field(default_factory=dict[str, Override])
     broken_disk: bool = False
+    broken_pods: set[str] = field(default_factory=set[str])
     made: int = 0
     replace_after: float = 6.0
     ending: dict[str, float] = field(default_factory=dict[str, float])
@@ -141,7 +142,7 @@ class Surroundings:
         """End the containers of the workload and of its copy."""
         for process in self.processes.values():
             if self._work_of(process.slot).name == name and process.running:
-                self._end(process)
+                self.end(process)
 
     def rotate(self, name: str) -> None:
         """Give the workload new content: another generation."""
@@ -179,6 +180,10 @@ class Surroundings:
     def break_disk(self, broken: bool) -> None:
         """Let every write to the static-pod directory fail."""
         self.broken_disk = broken
+
+    def break_pod(self, uid: str) -> None:
+        """Let every container of this pod end as soon as it starts."""
+        self.broken_pods.add(uid)
 
     def surge(self, name: str) -> None:
         """Create a second pod beside the one that is there (maxSurge)."""
@@ -279,10 +284,11 @@ class Surroundings:
         rival = any(p.running and p.slot == slot and p.uid != uid for p in self.processes.values())
         process.attempts += 1
         process.running, process.since = True, self.now
-        if rival and exclusive:
-            self._end(process)
+        if (rival and exclusive) or uid in self.broken_pods:
+            self.end(process)
 
-    def _end(self, process: Process) -> None:
+    def end(self, process: Process) -> None:
+        """End a container; the next try comes after its back-off."""
         process.running = False
         step = min(process.attempts, len(BACK_OFF) - 1)
         process.next_try = self.now + BACK_OFF[step]
