@@ -71,8 +71,17 @@ def test_s4_the_files_are_written_before_the_state_that_names_them() -> None:
     assert kinds.index(WriteGeneration) < len(kinds) - 1
 
 
-def test_a7_a_pod_that_is_pending_at_first_sight_is_stored() -> None:
-    assert saved(first(build.pod(phase="Pending", ready=False)))
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a7_a_pod_that_does_not_run_at_first_sight_is_stored(phase: str) -> None:
+    # It waits for its image, or crashes again and again.
+    assert saved(first(build.pod(phase=phase, ready=False)))
+
+
+def test_d9_while_a_file_cannot_be_read_the_last_whole_generation_stays() -> None:
+    world = stored_world(build.pod(), "g1", candidates={UID: unknown("certs: not filled yet")})
+    assert effects(run(world, KNOWN)) == ()
+    asked = [q for q in run(world, KNOWN).questions if q.topic is Topic.CANDIDATE]
+    assert asked
 
 
 def test_a5_a_marked_pod_is_stored_once_kubelet_or_runtime_has_it() -> None:

@@ -49,14 +49,25 @@ def test_the_kubelet_that_has_its_api_source_stops_the_copy_itself() -> None:
     assert StopCopy not in effects(run(world, before))
 
 
-@pytest.mark.parametrize(("stopped", "stops"), [(960.1, False), (959.9, True)])
-def test_a_copy_that_still_runs_10_s_after_its_grace_is_stopped(
-    stopped: float,
-    stops: bool,
+@pytest.mark.parametrize("phase", [Phase.YIELDING, Phase.STOPPING])
+@pytest.mark.parametrize(
+    ("grace", "stopped", "stops"),
+    [(30, 960.1, False), (30, 959.9, True), (135, 855.1, False), (135, 854.9, True)],
+)
+def test_e3_a_copy_is_given_its_grace_and_is_not_gone_before_it_has_ended(
+    phase: Phase, grace: int, stopped: float, *, stops: bool
 ) -> None:
-    before = yielding(ended_at=None, stopped_at=at(stopped), stop_seconds=None)
-    world = after_copy(runtime=build.runtime(COPY_UID))
-    assert (StopCopy in effects(run(world, before))) is stops
+    before = yielding(
+        phase=phase,
+        ended_at=None,
+        stopped_at=at(stopped),
+        stop_seconds=None,
+        activation=build.activation(grace_seconds=grace),
+    )
+    decision = run(after_copy(runtime=build.runtime(COPY_UID)), before)
+    assert (StopCopy in effects(decision)) is stops
+    assert phase_of(decision, before) is phase
+    assert PlaceManifest not in effects(decision)
 
 
 def test_e1_a_kubelet_without_its_api_source_is_not_waited_for() -> None:
@@ -158,8 +169,12 @@ def test_an_offered_copy_that_runs_serves() -> None:
     assert phase_of(run(world, OFFERED), OFFERED) is Phase.SERVING
 
 
-def test_a9_a_copy_that_runs_serves_though_the_kubelet_calls_it_pending() -> None:
-    decision = run(offline(runtime=build.runtime(COPY_UID)), OFFERED)
+@pytest.mark.parametrize("listed", [(), ("api-1-c0c0c0",)])
+def test_a9_a_copy_that_runs_serves_whatever_the_kubelet_calls_it(listed: tuple[str, ...]) -> None:
+    # Its list has names alone: a phase, for ever Pending without an API server, is not even read.
+    world = offline(runtime=build.runtime(COPY_UID), kubelet_list=build.listing(*listed))
+    decision = run(world, OFFERED)
+    assert phase_of(decision, OFFERED) is Phase.SERVING
     assert not [r for r in decision.reasons if "not started the copy" in r.sentence]
 
 
