@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -25,7 +26,8 @@ STATES = frozenset({
 _MESSAGE_LIMIT = 1 << 20
 _FOREIGN_MESSAGES = 256
 """Signals that may come before the answer: PID 1 sends them to each private connection."""
-_SERIAL = 1
+_SERIAL, _HELLO_SERIAL = 1, 2
+_NO_AUTO_START = 2
 _METHOD_CALL, _METHOD_RETURN, _ERROR = 1, 2, 3
 _REPLY_SERIAL = 5
 
@@ -88,8 +90,9 @@ Value = str | int | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """Name one property of one object."""
+    """Name one property of one object; ``owner`` is who has it, on a bus."""
 
+    owner: str = "org.freedesktop.systemd1"
     path: str = "/org/freedesktop/systemd1"
     interface: str
     name: str
@@ -125,14 +128,17 @@ def read_system_state(path: Path, seconds: float) -> str:
     return state
 
 
-def read_property(path: Path, seconds: float, wanted: Property) -> Value:
-    """Return a property's value within ``seconds``. Raises the same errors."""
+def read_property(path: Path, seconds: float, wanted: Property, *, on_bus: bool = False) -> Value:
+    """Return a property's value within ``seconds``. Raises the same errors.
+
+    ``on_bus`` is whether a bus daemon listens at ``path``: to it one says hello first.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
         connection = _Connection(stream, seconds)
         try:
             connection.connect(str(path))
             _authenticate(connection)
-            connection.send(_property_call(wanted))
+            connection.send(_HELLO + _property_call(wanted) if on_bus else _property_call(wanted))
             return _parse_value(_read_answer(connection), wanted.name)
         except TimeoutError as error:
             raise SilentError(f"PID 1: no answer within {seconds:g} s") from error
@@ -156,19 +162,26 @@ def _authenticate(connection: _Connection) -> None:
 
 
 def _property_call(wanted: Property) -> bytes:
-    """Return the message that reads the property (little-endian, no body but two strings)."""
-    body = _text(wanted.interface)
-    body = _pad(body, 4) + _text(wanted.name)
-    fields = b""
-    for code, signature, value in (
+    """Return the message that reads the property (no body but two strings)."""
+    fields = (
         (1, "o", wanted.path),
-        (6, "s", "org.freedesktop.systemd1"),
+        (6, "s", wanted.owner),
         (2, "s", "org.freedesktop.DBus.Properties"),
         (3, "s", "Get"),
-    ):
-        fields = _pad(fields, 8) + bytes((code,)) + _signature(signature) + _text(value)
-    fields = _pad(fields, 8) + bytes((8,)) + _signature("g") + _signature("ss")
-    head = struct.pack("<cBBBIII", b"l", _METHOD_CALL, 0, 1, len(body), _SERIAL, len(fields))
+        (8, "g", "ss"),
+    )
+    return _call(_SERIAL, fields, _pad(_text(wanted.interface), 4) + _text(wanted.name))
+
+
+def _call(serial: int, header: Iterable[tuple[int, str, str]], body: bytes = b"") -> bytes:
+    """Return a message (little-endian) that starts no service which is not there."""
+    fields = b""
+    for code, kind, value in header:
+        content = _signature(value) if kind == "g" else _text(value)
+        fields = _pad(fields, 8) + bytes((code,)) + _signature(kind) + content
+    head = struct.pack(
+        "<cBBBIII", b"l", _METHOD_CALL, _NO_AUTO_START, 1, len(body), serial, len(fields)
+    )
     return _pad(head + fields, 8) + body
 
 
@@ -271,3 +284,14 @@ def _pad(content: bytes, boundary: int) -> bytes:
 
 def _aligned(size: int, boundary: int) -> int:
     return (size + boundary - 1) // boundary * boundary
+
+
+_HELLO = _call(
+    _HELLO_SERIAL,
+    (
+        (1, "o", "/org/freedesktop/DBus"),
+        (6, "s", "org.freedesktop.DBus"),
+        (2, "s", "org.freedesktop.DBus"),
+        (3, "s", "Hello"),
+    ),
+)

@@ -1,11 +1,11 @@
-"""See whether the machine goes down: PID 1's state, and the file that the freeze unit writes."""
+"""See whether the machine goes down: PID 1's state, logind's, and the freeze unit's file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpointd.clients import pid1, proc
+from checkpointd.clients import logind, pid1, proc
 from checkpointd.clock import Clock
 from checkpointd.errors import SourceError
 from checkpointd.model.decision import Topic
@@ -17,6 +17,11 @@ FROZEN = "frozen"
 """The file in the run directory."""
 ANSWER_SECONDS = 1.0
 """It takes 2.6 ms; a machine that goes down under load may take longer."""
+LOGIND_SECONDS = 0.25
+"""It takes 2 ms; where it does not answer, PID 1's word stands."""
+STOPPING = "stopping"
+UP = frozenset({"running", "degraded"})
+"""SystemStates in which logind may know of a shutdown that PID 1 does not know of."""
 IDLE_PAUSE = 60.0
 
 
@@ -27,15 +32,27 @@ class ManagerQuery:
         self._clock = clock
         self._procfs = procfs
         self._socket = socket
+        # Both lie below /run: /run/systemd/private, /run/dbus/system_bus_socket.
+        self._bus = socket.parents[1] / "dbus" / "system_bus_socket"
         self._frozen = run / FROZEN
 
     def ask(self, seconds: float = ANSWER_SECONDS) -> Seen[str] | Unknown:
-        """Return PID 1's SystemState as of now, within ``seconds``."""
+        """Return PID 1's SystemState as of now, within ``seconds``.
+
+        It is "stopping" as soon as logind has begun a shutdown, whoever holds that up.
+        """
         now = self._clock.now()
         try:
-            return seen(pid1.read_system_state(self._socket, seconds), now)
+            state = pid1.read_system_state(self._socket, seconds)
         except SourceError as error:
             return Unknown(str(error), now)
+        return seen(STOPPING if state in UP and self._is_going_down() else state, now)
+
+    def _is_going_down(self) -> bool:
+        try:
+            return logind.is_going_down(self._bus, LOGIND_SECONDS)
+        except SourceError:
+            return False
 
     def is_systemd(self) -> bool:
         """Tell whether PID 1 is systemd: then a start waits for its answer (rule 11)."""

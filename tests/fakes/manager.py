@@ -1,4 +1,4 @@
-"""PID 1's private D-Bus socket, with the properties that are asked for, in several moods.
+"""PID 1's private D-Bus socket, or a system bus, with the properties that are asked for, in moods.
 
 Written from the D-Bus specification, apart from the client: authentication line by line, messages
 of either byte order, signals between them.
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 _CALL = (b"org.freedesktop.DBus.Properties", b"Get")
+_HELLO = (b"org.freedesktop.DBus", b"Hello")
 _STATE = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "SystemState")
 
 Value = str | int | bool | tuple[str, ...]
@@ -38,11 +39,14 @@ class Mood(Enum):
 class FakeManager:
     """Listen at ``path``; ``state`` is the SystemState, ``mood`` how it is told.
 
-    ``properties`` are further ones, by (end of the object's path, name).
+    ``properties`` are further ones, by (end of the object's path, name). With ``is_bus`` it is a
+    bus daemon, which answers nobody who has not said hello.
     """
 
-    def __init__(self, path: Path, state: str = "running") -> None:
+    def __init__(self, path: Path, state: str = "running", *, is_bus: bool = False) -> None:
         self.path = path
+        self.is_bus = is_bus
+        self.greeted = False
         self.state = state
         self.mood = Mood.WELL
         self.properties: dict[tuple[str, str], Value] = {}
@@ -86,6 +90,7 @@ class FakeManager:
                     continue
 
     def _answer(self, stream: socket.socket) -> None:
+        self.greeted = False
         opening = stream.recv(4096)
         if not (opening.startswith(b"\0AUTH EXTERNAL ") and opening.endswith(b"\r\nBEGIN\r\n")):
             # systemd may stall on a message that comes with BEGIN: this one always does.
@@ -97,16 +102,17 @@ class FakeManager:
                 reader.read(1)
             refuses = self.mood is Mood.REFUSES
             stream.sendall(b"REJECTED EXTERNAL\r\n" if refuses else b"OK 0123\r\n")
-            head = reader.read(16)
-            if len(head) < 16:
-                return
-            body_size, serial, fields_size = struct.unpack("<III", head[4:])
-            rest = reader.read(-(-fields_size // 8) * 8 + body_size)
-            if all(word + b"\0" in rest for word in _CALL):
-                self._asked = self._find(rest)
-                self._speak(stream, serial)
             # The other side goes first.
-            reader.read(1)
+            while len(head := reader.read(16)) == 16:
+                body_size, serial, fields_size = struct.unpack("<III", head[4:])
+                rest = reader.read(-(-fields_size // 8) * 8 + body_size)
+                if self.is_bus and all(word + b"\0" in rest for word in _HELLO):
+                    self.greeted = True
+                    stream.sendall(_message(2, serial, b"", ""))
+                    stream.sendall(_message(4, 0, b"", "", member="NameAcquired"))
+                if self.greeted is self.is_bus and all(word + b"\0" in rest for word in _CALL):
+                    self._asked = self._find(rest)
+                    self._speak(stream, serial)
 
     def _find(self, call: bytes) -> Value | None:
         if all(word.encode() + b"\0" in call for word in _STATE):

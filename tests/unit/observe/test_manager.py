@@ -19,7 +19,15 @@ from tests.fakes.processes import running
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[FakeManager]:
-    with FakeManager(tmp_path / "private") as made:
+    (tmp_path / "systemd").mkdir()
+    with FakeManager(tmp_path / "systemd" / "private") as made:
+        yield made
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[FakeManager]:
+    (tmp_path / "dbus").mkdir()
+    with FakeManager(tmp_path / "dbus" / "system_bus_socket", is_bus=True) as made:
         yield made
 
 
@@ -48,6 +56,38 @@ def test_the_answer_is_as_of_the_question(manager: FakeManager, query: ManagerQu
     assert isinstance(answer, Seen)
     assert answer.value == "stopping"
     assert before.seconds <= answer.at.seconds <= Clock().now().seconds
+
+
+@pytest.mark.parametrize("state", ["running", "degraded"])
+def test_a_shutdown_that_logind_has_begun_counts_though_somebody_holds_it_up(
+    manager: FakeManager, bus: FakeManager, query: ManagerQuery, state: str
+) -> None:
+    manager.state = state
+    bus.properties["/org/freedesktop/login1", "PreparingForShutdown"] = True
+    answer = query.ask()
+    assert isinstance(answer, Seen)
+    assert answer.value == "stopping"
+
+
+@pytest.mark.parametrize("mood", [Mood.WELL, Mood.ERROR, Mood.GARBAGE, Mood.CLOSES])
+def test_where_logind_prepares_nothing_or_says_nothing_pid_1_is_believed(
+    manager: FakeManager, bus: FakeManager, query: ManagerQuery, mood: Mood
+) -> None:
+    bus.properties["/org/freedesktop/login1", "PreparingForShutdown"] = mood is not Mood.WELL
+    bus.mood = mood
+    answer = query.ask()
+    assert isinstance(answer, Seen)
+    assert answer.value == manager.state == "running"
+
+
+def test_during_the_boot_nobody_waits_for_logind(
+    manager: FakeManager, bus: FakeManager, query: ManagerQuery
+) -> None:
+    manager.state = "starting"
+    bus.properties["/org/freedesktop/login1", "PreparingForShutdown"] = True
+    answer = query.ask()
+    assert isinstance(answer, Seen)
+    assert answer.value == "starting"
 
 
 def test_no_answer_is_unknown(manager: FakeManager, query: ManagerQuery) -> None:
