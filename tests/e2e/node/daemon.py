@@ -100,6 +100,21 @@ class Daemon:
 
         wait_for(f"the daemon sees kubelet {pid} answer", condition, timeout, 0.2)
 
+    def wait_for_api(self, state: str, timeout: float) -> None:
+        """Return when the daemon says so of the API server, as in "trusted" or "unknown"."""
+
+        def condition() -> bool:
+            found = objects.find(self.status(), "api", "state")
+            if found != state:
+                raise NotYetError(str(found))
+            return True
+
+        wait_for(f"API server {state}", condition, timeout, 0.2)
+
+    def sees_kubelet(self) -> bool:
+        """Say whether the daemon knows of a kubelet that runs."""
+        return objects.find(self.status(), "kubelet", "present") == "yes"
+
     def copies(self) -> list[str]:
         """Return the names of the copies' manifests in the static-pod directory."""
         return sorted(

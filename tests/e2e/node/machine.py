@@ -24,6 +24,9 @@ from tests.e2e.node.waiting import NotYetError, wait_for
 
 CGROUPS = Path("/sys/fs/cgroup")
 
+# nspawn's exit status when the machine asks to be started again (systemd-nspawn(1), --keep-unit).
+REBOOTS = 133
+
 # nspawn's own filter forbids what a container runtime needs.
 SYSTEM_CALLS = (
     "@system-service @mount @privileged @raw-io @reboot @swap @keyring"
@@ -165,7 +168,7 @@ class Machine:
             )
         leader = wait_for(f"{self.name}: process 1", self._find_leader, timeout, 0.01)
         self.leader_file.write_text(f"{leader}\n")
-        wait_for(f"{self.name}: systemd is up", self._is_up, timeout)
+        wait_for(f"{self.name}: systemd is up", self.is_up, timeout)
         return switched_on
 
     def _find_leader(self) -> int | None:
@@ -181,7 +184,8 @@ class Machine:
                     return int(child)
         return None
 
-    def _is_up(self) -> bool:
+    def is_up(self) -> bool:
+        """Say whether systemd has started everything; NotYetError tells its state."""
         state = self.sh("systemctl is-system-running", check=False).strip()
         if state not in {"running", "degraded"}:
             raise NotYetError(state)
@@ -198,6 +202,22 @@ class Machine:
         self._process = None
         self._remove_cgroups()
         return cut
+
+    def go_down(self, verb: str) -> None:
+        """Begin an orderly shutdown: `verb` is systemctl's, as in "reboot".
+
+        Returns at once; boot() starts the machine again from the same disk when it is off.
+        """
+        self.sh(f"systemctl {verb}")
+
+    def wait_until_off(self, timeout: float = 120) -> int:
+        """Return when an orderly shutdown has ended; 0 after a poweroff, REBOOTS after a reboot."""
+        process = self._process
+        assert process is not None
+        code = process.wait(timeout)
+        self._process = None
+        self._remove_cgroups()
+        return code
 
     def close(self) -> None:
         """Switch off and remove the machine, unless it is to be kept."""
@@ -246,6 +266,11 @@ class Machine:
         """Return the path by which the host reaches a file of the running machine."""
         assert inside.startswith("/")
         return Path(f"/proc/{self.leader}/root{inside}")
+
+    def on_disk(self, inside: str) -> Path:
+        """Return where the host finds what the machine wrote there; the power may be on or off."""
+        assert inside.startswith("/")
+        return self.directory / "upper" / inside.removeprefix("/")
 
     def write(self, inside: str, content: str | bytes, mode: int = 0o644) -> None:
         """Write a file inside, with its parent directories, as root."""

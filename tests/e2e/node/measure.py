@@ -179,6 +179,32 @@ class Prober:
         self._thread.join()
 
 
+@dataclass(frozen=True)
+class Entry:
+    """All of a directory's entry, or of the directory itself, that a write or a rename changes."""
+
+    content: bytes
+    mode: int
+    uid: int
+    gid: int
+    changed_at: int
+
+
+def snapshot(directory: Path) -> dict[str, Entry]:
+    """Return a flat directory as it is; "." is the directory.
+
+    Its time of change tells of a name that came and went between two snapshots.
+    """
+    found: dict[str, Entry] = {}
+    for path in (directory, *directory.iterdir()):
+        status = path.stat()
+        content = path.read_bytes() if path.is_file() else b""
+        found["." if path == directory else path.name] = Entry(
+            content, status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns
+        )
+    return found
+
+
 def now() -> float:
     """Return the present moment on the clock of all times here."""
     return time.monotonic()
