@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,7 @@ class CheckpointStore:
         self.root = root.absolute()
         self._disk = disk
         self._saved: dict[Slot, Checkpoint] = {}
+        self._unpruned: set[Slot] = set()
 
     # ---- the whole store ------------------------------------------------------------------------
     def lock(self) -> lock.Lock:
@@ -79,13 +80,26 @@ class CheckpointStore:
             return reserve.give_up(self._disk, root)
 
     def find_faults(self) -> tuple[str, ...]:
-        """Say what is wrong with the disk, with the remedy; take the reserve back if it can be."""
+        """Say what is wrong with the disk, with the remedy; do what could not be done before.
+
+        The reserve is taken back, and what could not be pruned is pruned.
+        """
         try:
             with self._open() as root:
                 fault = reserve.find_fault(self._disk, root)
         except (StoreError, OSError) as error:
             fault = f"the store cannot be looked at: {error}"
-        return (fault,) if fault else ()
+        return (*((fault,) if fault else ()), *self._prune_again())
+
+    def _prune_again(self) -> Iterator[str]:
+        for slot in sorted(self._unpruned, key=str):
+            known = self._saved.get(slot)
+            try:
+                if known is not None:
+                    self.prune(slot, frozenset(g.hash for g in known.generations))
+                self._unpruned.discard(slot)
+            except StoreError as error:
+                yield f"old files of {slot} are not removed yet: {error}"
 
     # ---- states ---------------------------------------------------------------------------------
     def save_node(self, record: NodeRecord) -> bool:
@@ -204,10 +218,15 @@ class CheckpointStore:
             self._saved[slot] = replace(known, generations=kept)
 
     def prune(self, slot: Slot, keep: frozenset[str]) -> None:
-        """Remove the generations that are not in ``keep``, and the contents that none names."""
+        """Remove the generations that are not in ``keep``, and the contents that none names.
+
+        What fails is tried again whenever ``find_faults`` looks.
+        """
+        self._unpruned.add(slot)
         with self._open() as root, self._slot(root, slot) as directory:
             if directory is not None:
                 generations.prune(self._disk, directory, keep)
+        self._unpruned.discard(slot)
 
     # ---- active files ---------------------------------------------------------------------------
     def make_active(self, slot: Slot, uid: str, generation: str) -> Mapping[str, Path]:

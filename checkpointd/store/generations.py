@@ -214,9 +214,12 @@ def write_generation(disk: Disk, slot: Directory, meta: Meta, manifest: Json) ->
 def prune(disk: Disk, slot: Directory, keep: frozenset[str]) -> None:
     """Remove the generations that are not in ``keep``, then the contents that none names.
 
-    Raises DamagedError before a content goes if what a kept generation names cannot be read.
+    What an earlier try began goes too. Raises DamagedError before a content goes if what a kept
+    generation names cannot be read.
     """
     with slot.descend(layout.GENERATIONS) as generations:
+        if generations is not None:
+            _sweep(disk, generations)
         for name in [] if generations is None else generations.directories():
             if name not in keep and generations is not None:
                 disk.discard(generations, name)
@@ -234,9 +237,16 @@ def _prune_volume(
     disk: Disk, contents: Directory, volume: str, named: set[tuple[str, str]]
 ) -> None:
     with contents.child(volume) as directory:
+        _sweep(disk, directory)
         for name in directory.directories():
             if (volume, name) not in named:
                 disk.discard(directory, name)
         is_empty = not directory.names()
     if is_empty:
         disk.rmdir(contents, volume)
+
+
+def _sweep(disk: Disk, directory: Directory) -> None:
+    for name in directory.names():
+        if name.startswith(layout.TEMPORARY):
+            disk.remove_tree(directory, name)

@@ -110,6 +110,8 @@ class Recovery:
         if lost:
             self._damaged.append(f"checkpoint {checkpoint.slot}: lost generations {lost}")
         kept = tuple(g for g in checkpoint.generations if g.hash in known)
+        if is_newest:
+            self._prune(slot, checkpoint)
         try:
             self._restore_active(slot, checkpoint, metas, sweep=is_newest)
         except StoreError as error:
@@ -160,6 +162,16 @@ class Recovery:
                 except StoreError as error:
                     self._damaged.append(f"generation of {namespace}/{name} left out: {error}")
         return tuple(metas)
+
+    def _prune(self, slot: Directory, checkpoint: Checkpoint) -> None:
+        """Remove what the state names no more: its removal failed, or a crash came before it."""
+        named = {generation.hash for generation in checkpoint.generations}
+        if checkpoint.activation is not None:
+            named.add(checkpoint.activation.generation)
+        try:
+            generations.prune(self._disk, slot, frozenset(named))
+        except StoreError as error:
+            self._damaged.append(f"old files of {checkpoint.slot} are not removed: {error}")
 
     # ---- active files ---------------------------------------------------------------------------
     def _restore_active(

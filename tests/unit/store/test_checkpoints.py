@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from checkpointd.errors import DamagedError, NoSpaceError, StoreError
 from checkpointd.model.pods import Slot
+from checkpointd.store import walk
 from checkpointd.store.checkpoints import CheckpointStore
 from tests.builders import stored
 from tests.fakes.faulty_disk import FaultyDisk, FullDisk, ReadOnlyDisk
@@ -154,6 +157,49 @@ def test_b7_the_last_slot_takes_its_namespace_with_it(tmp_path: Path) -> None:
     stored.write(store, stored.candidate())
     store.remove(stored.SLOT)
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def busy() -> None:
+    """Fail as a file system does that is mounted or used by another."""
+    error = OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+    raise walk.explain("remove", Path("volume"), error) from error
+
+
+def busy_once(tmp_path: Path, at: int) -> tuple[CheckpointStore, FaultyDisk]:
+    """Return a store of two generations whose disk fails once, at this effect from now on."""
+    disk = FaultyDisk(die=busy)
+    store = stored.open_store(tmp_path / str(at), disk)
+    stored.write(store, stored.candidate(), stored.candidate(stored.CONFIG))
+    store.save_checkpoint(stored.checkpoint(stored.candidate(stored.CONFIG)))
+    disk.arm(at, "before")
+    return store, disk
+
+
+def test_b7_what_could_not_be_pruned_is_told_of_and_pruned_later(tmp_path: Path) -> None:
+    newest = stored.candidate(stored.CONFIG)
+    clean, counter = busy_once(tmp_path, 0)
+    clean.prune(stored.SLOT, frozenset({newest.hash}))
+    wanted = stored.tree(stored.slot_path(clean))
+    for at in range(1, counter.calls + 1):
+        store, disk = busy_once(tmp_path, at)
+        with pytest.raises(StoreError, match="busy"):
+            store.prune(stored.SLOT, frozenset({newest.hash}))
+        disk.arm(1, "before")
+        (fault,) = store.find_faults()
+        assert "old files of kube-system/ds.kube-apiserver" in fault
+        assert store.find_faults() == ()
+        assert stored.tree(stored.slot_path(store)) == wanted, at
+
+
+def test_b7_a_removal_that_fails_anywhere_ends_clean_when_it_is_tried_again(tmp_path: Path) -> None:
+    clean, counter = busy_once(tmp_path, 0)
+    clean.remove(stored.SLOT)
+    for at in range(1, counter.calls + 1):
+        store, _disk = busy_once(tmp_path, at)
+        with pytest.raises(StoreError, match="busy"):
+            store.remove(stored.SLOT)
+        store.remove(stored.SLOT)
+        assert stored.tree(store.root / "checkpoints") == {}, at
 
 
 # ---- a full disk --------------------------------------------------------------------------------

@@ -73,6 +73,14 @@ def snapshot(site: Site) -> None:
     site.store.save_checkpoint(stored.checkpoint(OLD, NEW))
 
 
+def snapshot_beside_copy(site: Site) -> None:
+    site.store.write_generation(NEW, 2, stored.NOW)
+    known = stored.checkpoint(OLD, NEW)
+    site.store.save_checkpoint(
+        replace(known, phase=Phase.OFFERED, activation=ACTIVATION, activations=1)
+    )
+
+
 def activate(site: Site) -> None:
     site.store.save_checkpoint(active())
     site.store.read_manifest(stored.SLOT, OLD.hash)
@@ -108,7 +116,7 @@ STORIES: dict[str, tuple[Callable[[Site], None], tuple[Callable[[Site], None], .
     "snapshot": (snapshot, (start,)),
     "activation": (activate, (start,)),
     "hand-back": (hand_back, (start, activate)),
-    "rotation": (rotate, (start, snapshot, activate)),
+    "rotation": (rotate, (start, activate, snapshot_beside_copy)),
     "pruning": (prune, (start, snapshot)),
     "removal": (remove, (start, activate, hand_back)),
 }

@@ -199,6 +199,30 @@ def test_d4_leftovers_of_a_crash_are_removed_and_nothing_else(store: CheckpointS
     assert stored.tree(store.root) == before
 
 
+def test_b7_files_that_no_state_names_are_removed_at_the_start(store: CheckpointStore) -> None:
+    # A crash came between the state and the removal of what it names no more, or before it.
+    kept = stored.checkpoint(stored.candidate(stored.CONFIG))
+    store.save_checkpoint(kept)
+    found = load(store.root)
+    assert found.checkpoints[stored.SLOT] == kept
+    assert found.damaged == ()
+    at = stored.slot_path(store)
+    assert [p.name for p in (at / "generations").iterdir()] == [
+        stored.candidate(stored.CONFIG).hash
+    ]
+    assert [p.name for p in (at / "content").iterdir()] == ["config"]
+
+
+def test_files_that_no_state_names_stay_where_the_newest_state_was_lost(
+    store: CheckpointStore,
+) -> None:
+    store.save_checkpoint(stored.checkpoint(stored.candidate(stored.CONFIG)))
+    (stored.slot_path(store) / "state.json").write_bytes(b"")
+    (stored.slot_path(store) / "state.json.1").write_bytes(b"")
+    found = load(store.root)
+    assert len(found.checkpoints[stored.SLOT].generations) == 2
+
+
 def test_a_state_of_another_slot_is_damage(store: CheckpointStore) -> None:
     at = stored.slot_path(store)
     shutil.copy(at.parent / "pod.other" / "state.json", at / "state.json")
