@@ -31,7 +31,7 @@ from checkpointd.model.observation import (
     Observation,
     Override,
 )
-from checkpointd.model.pods import Slot
+from checkpointd.model.pods import ApiPod, Slot
 
 _EFFECTS = (PlaceManifest, RemoveManifest, StopCopy, RemoveStore)
 """Actions that change what runs or what is kept: each is told when done."""
@@ -51,6 +51,7 @@ class Teller:
         self._faults: set[str] = set()
         self._useless = False
         self._node_uid = ""
+        self._marks: Mapping[str, str] = {}
         self._done: tuple[Action, ...] = ()
 
     # ---- decisions -------------------------------------------------------------------------------
@@ -147,6 +148,8 @@ class Teller:
         self._use(after, patience)
         self._machine(before.machine, after.machine)
         self._orders(before.overrides, after.overrides)
+        if after.api_pods is not before.api_pods and isinstance(after.api_pods, Seen):
+            self._odd_marks(after.api_pods.value)
         for name, old, new in (
             ("static-pod directory", before.manifests, after.manifests),
             ("kernel's view of processes", before.processes, after.processes),
@@ -202,6 +205,19 @@ class Teller:
                 said = _order(new) if new is not None else "no order any more"
                 extra = log.fields(log.Event.OPERATOR, reason=said)
                 self._logger.log(log.NOTICE, "operator: %s: %s", target, said, extra=extra)
+
+    def _odd_marks(self, pods: Iterable[ApiPod]) -> None:
+        """Tell which pods carry a mark that does not count, each once and not after an outage."""
+        odd = {pod.uid: pod for pod in pods if pod.mark_note}
+        for uid, pod in odd.items():
+            if self._marks.get(uid) != pod.mark_note:
+                who = f"{pod.namespace}/{pod.name}"
+                extra = log.fields(
+                    log.Event.REFUSED, namespace=pod.namespace, pod=pod.name, reason=pod.mark_note
+                )
+                told = "%s: its mark does not count: %s"
+                self._logger.log(log.NOTICE, told, who, pod.mark_note, extra=extra)
+        self._marks = {uid: pod.mark_note for uid, pod in odd.items()}
 
     def _machine(
         self, before: Seen[MachineProcesses] | Unknown, after: Seen[MachineProcesses] | Unknown

@@ -30,6 +30,10 @@ class Selection:
     max_bytes: int = 50 * 1024 * 1024
 
 
+LONGEST_VALUE = 40
+"""Characters of an annotation that are shown: its namespace's users may make it 256 KiB long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """Say whether a pod is marked, and why a mark that it carries does not count."""
@@ -65,7 +69,8 @@ def find_mark(
         return Mark(marked=True)
     key, value = asked[0]
     if value != "true":
-        note = "" if value == "false" else f'annotation {key} is "{value}", only "true" counts'
+        shown = value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}..."
+        note = "" if value == "false" else f'annotation {key} is "{shown}", only "true" counts'
         return Mark(marked=False, note=note)
     return Mark(
         marked=False,

@@ -82,3 +82,19 @@ def test_a_node_that_was_made_anew_is_told_of_once(caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == [
         "API server: the Node was made anew: its UID is uid-2, it was uid-1; the same cluster"
     ]
+
+
+def test_c15_a_mark_that_does_not_count_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER)
+    note = 'annotation checkpointd.io/checkpoint is "True", only "true" counts'
+    odd = build.pod("web-1", marked=False, mark_note=note)
+    plain = build.observation(build.pod())
+    listed = build.observation(build.pod(), odd)
+    lost = build.observation(api_pods=unknown(since=990))
+    teller = Teller()
+    for before, after in ((plain, listed), (listed, lost), (lost, listed), (listed, plain)):
+        teller.observation(before, after, PATIENCE)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"kube-system/web-1: its mark does not count: {note}"
+    ]
+    assert log.fields_of(caplog.records[0])["POD"] == "web-1"

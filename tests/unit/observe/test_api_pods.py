@@ -141,6 +141,12 @@ def test_c15_what_is_no_parent_is_not_marked_and_the_note_says_why(
     assert pod.mark_note
 
 
+def test_c15_a_long_value_of_a_mark_is_not_told_in_full() -> None:
+    pod = parse(raw_pod({"annotations": {"checkpointd.io/checkpoint": "yes" * 50_000}}))
+    assert not pod.marked
+    assert len(pod.mark_note) < 200
+
+
 def test_a_deletion_timestamp_means_terminating() -> None:
     assert parse(raw_pod({"deletionTimestamp": "2026-01-01T00:00:00Z"})).terminating
     assert not parse(raw_pod({"deletionTimestamp": None})).terminating
