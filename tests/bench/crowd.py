@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,8 +92,10 @@ class Crowd(Node):
         return self.program.command(self.layout.config, self.times_file if self.timed else None)
 
     def start_elsewhere(self) -> None:
-        """Start the node, with an API server that stands elsewhere, but no daemon."""
+        """Start the node, with an API server that is no pod of it, but no daemon."""
         self.api_server.start()
+        # Whose socket it is can be seen, as of a service: the daemon looks, as it is on loopback.
+        self.proc.add(os.getpid())
         self.boot(daemon=False)
 
     def fill(self, pods: int, marked: int) -> None:

@@ -18,6 +18,8 @@ class Rounds:
     boots: int = 10
     floors: int = 30
     events: int = 20
+    real_deletions: int = 5
+    real_boots: int = 3
     idle_seconds: float = 300.0
 
 
@@ -71,4 +73,5 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _decimals(value: float) -> int:
-    return 0 if value >= 100 else 1 if value >= 10 else 2
+    size = abs(value)
+    return 0 if size >= 100 else 1 if size >= 10 else 2
