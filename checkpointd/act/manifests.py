@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from checkpointd import json_fields
+from checkpointd.clock import Clock
 from checkpointd.errors import ActionError, DamagedError, FieldError, StoreError
 from checkpointd.model import naming, pods
 from checkpointd.store.durable import Disk
@@ -25,6 +26,8 @@ SUFFIX = ".json"
 READ_LIMIT = 10 * 1024 * 1024
 """The kubelet reads no more of a manifest (pkg/kubelet/config/common.go: maxConfigLength)."""
 
+
+HASTE_SECONDS = 2.0
 
 _KIND_POD = re.compile(rb"(?<![\w-])kind[\"']?\s*:\s*[\"']?Pod(?![\w-])")
 _ANY_NAME = re.compile(rb"(?<![\w-])name[\"']?\s*:\s*\S")
@@ -93,6 +96,7 @@ class ManifestDirectory:
             target = path.resolve()
             raise ActionError(f"{path} is a link to {target}, which is not there: make it")
         if not path.exists():
+            _refuse_haste(path)
             with _explaining(path):
                 self._make(path)
         try:
@@ -172,6 +176,16 @@ def defines(content: bytes, namespace: str, name: str) -> bool:
         return found == (namespace, name)
     key = rb"(?<![\w-])name[\"']?\s*:\s*[\"']?" + re.escape(name.encode()) + rb"(?![\w.-])"
     return re.search(key, content) is not None
+
+
+def _refuse_haste(path: Path) -> None:
+    """Leave a directory that went just now to whoever replaces it: theirs would land in ours."""
+    try:
+        age = Clock.wall().timestamp() - path.parent.stat().st_mtime
+    except FileNotFoundError:
+        return
+    if 0 <= age < HASTE_SECONDS:
+        raise ActionError(f"{path} went just now: it is made in {HASTE_SECONDS:g} s, unless it is")
 
 
 @contextmanager

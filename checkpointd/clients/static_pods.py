@@ -13,13 +13,13 @@ import hashlib
 import os
 import re
 import stat
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpointd import json_fields
 from checkpointd.clients import yaml_text
+from checkpointd.clock import Clock
 from checkpointd.errors import FieldError, SourceError
 from checkpointd.json_fields import Json
 from checkpointd.model import pods
@@ -33,8 +33,8 @@ YAML_LIMIT = 2 << 20
 """Bytes of YAML that are parsed: more than an API server takes (1.5 MiB), and soon done."""
 
 
-SETTLED_NS = 2_000_000_000
-"""Nanoseconds after which a file's times tell of each change: a clock tick of any file system."""
+SETTLED_SECONDS = 2.0
+"""Seconds after which a file's times tell of each change: a clock tick of any file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,11 @@ class _Stamp:
     size: int
     mtime: int
     ctime: int
+
+    @property
+    def changed(self) -> float:
+        """Return when it last changed, in seconds of the wall clock."""
+        return max(self.mtime, self.ctime) / 1e9
 
 
 class ManifestReader:
@@ -66,14 +71,14 @@ class ManifestReader:
         return files
 
     def _read_file(self, path: Path) -> ManifestFile:
-        now = time.time_ns()
+        now = Clock.wall().timestamp()
         stamp = _find_stamp(path)
         kept = self._settled.get(path.name)
         if kept is not None and kept[0] == stamp:
             return kept[1]
         file = self._read_content(path)
         self._settled.pop(path.name, None)
-        if stamp is not None and file.sha256 and now - max(stamp.ctime, stamp.mtime) > SETTLED_NS:
+        if stamp is not None and file.sha256 and now - stamp.changed > SETTLED_SECONDS:
             self._settled[path.name] = (stamp, file)
         return file
 

@@ -157,6 +157,8 @@ class ManifestSource(SourceThread):
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = at
+            with self.lock:
+                self._looked_at = at  # the next full look is the one that settles it
         elif at.seconds_since(self._absent_since) >= LOOK_SECONDS:
             return seen({}, at)
         try:

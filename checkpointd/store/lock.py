@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from pathlib import Path
 from types import TracebackType
 
 from checkpointd.errors import LockedError
@@ -39,11 +40,19 @@ class Lock:
 
 
 def acquire(root: Directory) -> Lock:
-    """Lock the store and note our pid in the file. Raises LockedError, StoreError."""
+    """Lock the store and note our pid in the file. Raises LockedError, StoreError.
+
+    The file is held open for reading only: else nobody could make its file system read-only while
+    we run. On one that is read-only already there is no start: systemd would have made it so for
+    good in the mount namespace of the unit, and tries again each second.
+    """
     path = root.path / layout.LOCK
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    if os.fstatvfs(root.fd).f_flag & os.ST_RDONLY:
+        raise walk.explain("lock", path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
     try:
-        fd = os.open(layout.LOCK, flags, 0o600, dir_fd=root.fd)
+        fd = _open(root, os.O_RDONLY)
+    except FileNotFoundError:
+        fd = _create(root, path)
     except OSError as error:
         raise walk.explain("lock", path, error) from error
     try:
@@ -56,7 +65,26 @@ def acquire(root: Directory) -> Lock:
                 f"{root.path} is held by process {pid or 'unknown'}: stop that one first"
             ) from error
         raise walk.explain("lock", path, error) from error
-    with contextlib.suppress(OSError):
-        # It is only for people: a full disk must not keep us from starting.
-        os.pwrite(fd, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
+    _note_pid(root)
     return Lock(fd)
+
+
+def _open(root: Directory, flags: int) -> int:
+    return os.open(layout.LOCK, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root.fd)
+
+
+def _create(root: Directory, path: Path) -> int:
+    try:
+        return _open(root, os.O_RDONLY | os.O_CREAT)
+    except OSError as error:
+        raise walk.explain("lock", path, error) from error
+
+
+def _note_pid(root: Directory) -> None:
+    """Note who holds it, for people: a full disk keeps nobody from starting."""
+    with contextlib.suppress(OSError):
+        fd = _open(root, os.O_WRONLY)
+        try:
+            os.pwrite(fd, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
+        finally:
+            os.close(fd)

@@ -12,7 +12,7 @@ from checkpointd.store.walk import Directory
 SIZE = 1 << 20
 MARGIN = 4 * SIZE
 """Taken back only when this much is free: else the next write would find the disk full again."""
-REMEDY = f"free {MARGIN >> 20} MiB there (df, df -i)"
+REMEDY = f"free {MARGIN >> 20} MiB there, see df and df -i"
 
 
 def fill(disk: Disk, root: Directory) -> bool:

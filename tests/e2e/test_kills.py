@@ -8,7 +8,6 @@ runs; nothing stored is lost.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -21,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import MakeMachine
-from tests.e2e.node import api, cluster, daemon, measure, objects, standalone, workloads
+from tests.e2e.node import cluster, daemon, measure, objects, standalone, webs
 from tests.e2e.node.machine import Machine
 from tests.e2e.node.standalone import Standalone
-from tests.e2e.node.waiting import NotYetError, wait_for
+from tests.e2e.node.waiting import wait_for
 from tests.fakes.directory_watch import ManifestWatch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -53,8 +52,8 @@ def node(make_shared_machine: MakeMachine, tmp_path_factory: pytest.TempPathFact
     """The node, with one more marked pod that nothing happens to."""
     machine = make_shared_machine("killed", "10.99.0.1/24")
     made = standalone.make_standalone(machine, tmp_path_factory.mktemp("killed") / "pki")
-    standalone.create_web(made, KEPT, 8080)
-    wait_for("the kept pod is stored", lambda: is_stored(made, KEPT), 60)
+    webs.create(made, KEPT, 8080)
+    wait_for("the kept pod is stored", lambda: webs.is_stored(made, KEPT), 60)
     return made
 
 
@@ -64,7 +63,7 @@ def test_200_random_kills_lose_nothing_and_stop_nothing(node: Standalone) -> Non
     killer = Killer(node.machine, random.Random(SEED))
     with watching(node) as guard:
         play(node, Trouble(lambda part: killer.kill(round(KILLS_PER_ACT * part))), guard)
-    ends = [line for line in journal(node).splitlines() if "Main process exited" in line]
+    ends = [line for line in node.journal().splitlines() if "Main process exited" in line]
     assert len([line for line in ends if "status=9/KILL" in line]) == 4 * KILLS_PER_ACT == len(ends)
 
 
@@ -97,46 +96,35 @@ def play(node: Standalone, trouble: Trouble, guard: Guard) -> None:
     standalone.set_times(node, {"retire-store": '"10m"'})
     trouble.start()
     for name, port in WEBS.items():
-        standalone.create_web(node, name, port, host_network=name in EXCLUSIVE)
+        webs.create(node, name, port, host_network=name in EXCLUSIVE)
         trouble.during(each)
-    converge(node, "all are stored", is_stored)
+    converge(node, "all are stored", webs.is_stored)
     guard.check()
-    stored = {name: generations(node, name) for name in WEBS}
+    stored = {name: webs.generations(node, name) for name in WEBS}
 
-    delete_pods(node)
+    webs.delete_pods(node, WEBS)
     trouble.start()
     node.stop_api()
     trouble.during(1)
-    converge(node, "all copies serve", is_serving)
+    converge(node, "all copies serve", webs.is_serving)
     guard.check()
-    assert {name: generations(node, name) for name in WEBS} == stored
+    assert {name: webs.generations(node, name) for name in WEBS} == stored
 
     trouble.start()
     node.start_api()
     node.start_controllers()
     trouble.during(1)
-    converge(node, "all are handed back", is_stored)
+    converge(node, "all are handed back", webs.is_stored)
     guard.check()
     guard.check_copies()
 
     standalone.set_times(node, {"retire-store": '"1s"'})
     trouble.start()
     for name in WEBS:
-        standalone.delete_web(node, name)
+        webs.delete(node, name)
         trouble.during(each)
-    converge(node, "all are removed", is_removed)
+    converge(node, "all are removed", webs.is_removed)
     guard.check()
-
-
-def delete_pods(node: Standalone) -> None:
-    """Delete the pods, with nobody there to make others, and let the daemon see it."""
-    node.stop_controllers()
-    for name in WEBS:
-        for pod in workloads.pods_of(node.cluster, name):
-            pod_name = objects.text(pod, "metadata", "name")
-            node.cluster.api.delete(f"{api.PODS}/{pod_name}", grace_seconds=0)
-    for name in WEBS:
-        wait_for(f"{name} is a tombstone", partial(is_tombstone, node, name), 30)
 
 
 def converge(node: Standalone, what: str, is_done: Callable[[Standalone, str], bool]) -> None:
@@ -223,7 +211,7 @@ class Guard:
         """Fail if anything was half, lost or stopped."""
         assert self.whole.faults == []
         assert measure.processes_of(self.node.machine, self.uid, "httpd") == self.pids
-        assert generations(self.node, KEPT) == self.kept
+        assert webs.generations(self.node, KEPT) == self.kept
         assert not self.node.machine.path(f"{daemon.STORE}/quarantine").exists()
 
     def check_copies(self) -> None:
@@ -236,12 +224,7 @@ class Guard:
     @property
     def uid(self) -> str:
         """The UID of the pod that nothing happens to."""
-        return objects.text(state(self.node, KEPT), "parent", "uid")
-
-
-def journal(node: Standalone) -> str:
-    """Return the unit's journal."""
-    return node.machine.sh("journalctl -u checkpointd --no-pager -o cat")
+        return objects.text(webs.state(self.node, KEPT), "parent", "uid")
 
 
 def is_placed(change: measure.Change) -> bool:
@@ -261,73 +244,15 @@ def watching(node: Standalone) -> Generator[Guard]:
     try:
         with ManifestWatch() as whole:
             whole.add(node.machine.path(cluster.MANIFESTS))
-            guard = Guard(node, whole, names, generations(node, KEPT))
+            guard = Guard(node, whole, names, webs.generations(node, KEPT))
             guard.pids = measure.processes_of(node.machine, guard.uid, "httpd")
             assert guard.pids
             yield guard
     finally:
         names.close()
-    log = journal(node)
+    log = node.journal()
     for word in ("Traceback", "a cycle failed", "lost generations", "safety rule", "without rest"):
         assert word not in log
-
-
-# ---- what the disk says --------------------------------------------------------------------------
-def state(node: Standalone, name: str) -> object:
-    """Return what state.json of a DaemonSet's slot holds; NotYetError where there is none."""
-    path = node.machine.path(f"{daemon.CHECKPOINTS}/kube-system/ds.{name}/state.json")
-    try:
-        return objects.find(json.loads(path.read_text()), "body")
-    except FileNotFoundError as error:
-        raise NotYetError(f"{name}: no state.json") from error
-
-
-def is_tombstone(node: Standalone, name: str) -> bool:
-    """Say whether the daemon knows that a pod is not wanted any more."""
-    return objects.find(state(node, name), "phase") == "tombstone"
-
-
-def generations(node: Standalone, name: str) -> list[object]:
-    """Return the hashes of the generations of a slot, which must be whole on the disk."""
-    hashes = [
-        objects.find(each, "hash") for each in objects.items(state(node, name), "generations")
-    ]
-    for each in hashes:
-        for file in ("manifest.json", "meta.json"):
-            top = f"{daemon.CHECKPOINTS}/kube-system/ds.{name}/generations/{each}"
-            assert node.machine.path(f"{top}/{file}").is_file()
-    return hashes
-
-
-def is_stored(node: Standalone, name: str) -> bool:
-    """Say whether a slot's only pod is the real one, with a checkpoint."""
-    now = state(node, name)
-    if objects.find(now, "phase") != "stored" or not objects.items(now, "generations"):
-        raise NotYetError(str(objects.find(now, "phase")))
-    uid = objects.text(now, "parent", "uid")
-    return bool(measure.processes_of(node.machine, uid, "httpd")) and not manifests(node, name)
-
-
-def is_serving(node: Standalone, name: str) -> bool:
-    """Say whether a slot's copy runs, the first and only one."""
-    now = state(node, name)
-    if objects.find(now, "phase") != "serving":
-        raise NotYetError(str(objects.find(now, "phase")))
-    uid = objects.text(now, "activation", "uid")
-    assert objects.find(now, "activation", "number") == 1
-    runs = len(measure.processes_of(node.machine, uid, "httpd")) == 1
-    return runs and manifests(node, name) == [objects.text(now, "activation", "file")]
-
-
-def is_removed(node: Standalone, name: str) -> bool:
-    """Say whether nothing of a slot is left."""
-    return not node.daemon.stored(f"ds.{name}") and not manifests(node, name)
-
-
-def manifests(node: Standalone, name: str) -> list[str]:
-    """Return the copies' manifests of one DaemonSet's pods."""
-    prefix = f"{daemon.COPY_PREFIX}kube-system.{name}-"
-    return [file for file in node.daemon.copies() if file.startswith(prefix)]
 
 
 def leftovers(node: Standalone) -> list[str]:

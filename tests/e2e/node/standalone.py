@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.node import cluster, daemon, selfhosted, workloads
+from tests.e2e.node import cluster, daemon, objects, selfhosted
 from tests.e2e.node.machine import Machine
+from tests.e2e.node.waiting import NotYetError, wait_for
 
 CONTROLLERS = "kube-controller-manager kube-scheduler"
 TIMES = {
@@ -31,6 +32,46 @@ class Standalone:
     machine: Machine
     cluster: cluster.Cluster
     daemon: daemon.Daemon
+
+    @property
+    def main_pid(self) -> str:
+        """The daemon's process: the same one as long as it was not started anew."""
+        return self.machine.unit_property("checkpointd", "MainPID")
+
+    def alarms(self) -> list[str]:
+        """Return all alarms that the status shows."""
+        status = self.daemon.status()
+        found = objects.items(status, "alarms")
+        for checkpoint in objects.items(status, "checkpoints"):
+            found += objects.items(checkpoint, "alarms")
+        return [str(alarm) for alarm in found]
+
+    def wait_for_alarm(self, *words: str, timeout: float = 30) -> str:
+        """Return the alarm that holds all these words, once the status shows it."""
+
+        def condition() -> str:
+            alarms = self.alarms()
+            for alarm in alarms:
+                if all(word in alarm for word in words):
+                    return alarm
+            raise NotYetError(f"alarms: {alarms}")
+
+        return wait_for(f"an alarm with {words}", condition, timeout, 0.5)
+
+    def wait_until_well(self, timeout: float = 40) -> None:
+        """Return when no alarm is left."""
+
+        def condition() -> bool:
+            alarms = self.alarms()
+            if alarms:
+                raise NotYetError(f"alarms: {alarms}")
+            return True
+
+        wait_for("no alarm is left", condition, timeout, 0.5)
+
+    def journal(self) -> str:
+        """Return the daemon's journal."""
+        return self.machine.sh("journalctl -u checkpointd --no-pager -o cat")
 
     def stop_controllers(self) -> None:
         """Have nobody make, bind or collect pods: what is deleted now has no successor."""
@@ -66,41 +107,3 @@ def set_times(node: Standalone, times: Mapping[str, str]) -> None:
     lines = "".join(f"{key} = {value}\n" for key, value in times.items())
     node.machine.write(f"{daemon.SETTINGS}/times.toml", f"[times]\n{lines}")
     node.machine.sh("systemctl reload checkpointd")
-
-
-def web_spec(name: str, port: int, *, host_network: bool) -> dict[str, object]:
-    """Return the spec of a small web server's pod, whose page is a configMap of that name.
-
-    With the host's network its copy is exclusive, else shareable. It ends at once when told to.
-    """
-    command = f"trap 'exit 0' TERM; httpd -f -p {port} -h /www & wait"
-    return {
-        "hostNetwork": host_network,
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 1,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [
-            {
-                "name": "web",
-                "image": "registry.local/busybox:1",
-                "imagePullPolicy": "IfNotPresent",
-                "command": ["/bin/sh", "-c", command],
-                "volumeMounts": [{"name": "page", "mountPath": "/www"}],
-            }
-        ],
-        "volumes": [{"name": "page", "configMap": {"name": name}}],
-    }
-
-
-def create_web(node: Standalone, name: str, port: int, *, host_network: bool = False) -> None:
-    """Create a marked DaemonSet of one web server on the node, and its page."""
-    page = workloads.config_map(name, {"page": f"{name}\n"})
-    node.cluster.api.create(f"{workloads.NAMESPACE}/configmaps", page)
-    spec = web_spec(name, port, host_network=host_network)
-    node.cluster.api.create(workloads.DAEMON_SETS, workloads.daemon_set(name, spec))
-
-
-def delete_web(node: Standalone, name: str) -> None:
-    """Delete the DaemonSet, and with it its pod, and its page."""
-    node.cluster.api.delete(f"{workloads.DAEMON_SETS}/{name}")
-    node.cluster.api.delete(f"{workloads.NAMESPACE}/configmaps/{name}")

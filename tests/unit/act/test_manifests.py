@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from checkpointd.act import manifests
-from checkpointd.act.manifests import ManifestDirectory
+from checkpointd.act.manifests import HASTE_SECONDS, ManifestDirectory
+from checkpointd.clock import Clock
 from checkpointd.errors import ActionError, StoreError
 from checkpointd.store.durable import Disk
 from tests.builders import stored
@@ -140,6 +141,19 @@ def test_d14_s7_an_absent_directory_is_made_for_root_alone(tmp_path: Path) -> No
     directory(at).place(FILE, manifest())
     assert stat.S_IMODE(at.stat().st_mode) == 0o700
     assert (at / FILE).read_bytes() == manifest()
+
+
+def test_d14_a_directory_that_went_just_now_is_left_to_whoever_replaces_it(tmp_path: Path) -> None:
+    at = tmp_path / "manifests"
+    at.mkdir()
+    at.rmdir()
+    with pytest.raises(ActionError, match="went just now"):
+        directory(at).place(FILE, manifest())
+    assert not at.exists()
+    then = Clock.wall().timestamp() - HASTE_SECONDS
+    os.utime(tmp_path, (then, then))
+    directory(at).place(FILE, manifest())
+    assert at.is_dir()
 
 
 def test_d14_a_replaced_directory_is_found_each_time(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Site:
 
     def __init__(self, top: Path, disk: Disk | None = None) -> None:
         (top / "boot_id").write_text("boot-1\n")
-        self.manifests = top / "manifests"
+        self.manifests = top / "kubernetes" / "manifests"
         self.candidates: dict[str, Candidate] = {"parent-1": CANDIDATE}
         self.store = stored.open_store(top / "store", disk)
         host = Host(
@@ -152,7 +152,7 @@ def test_c3_d15_a_refused_copy_is_never_written(tmp_path: Path) -> None:
 def test_d2_a_collision_is_an_outcome(tmp_path: Path) -> None:
     site = Site(tmp_path)
     start(site)
-    site.manifests.mkdir()
+    site.manifests.mkdir(parents=True)
     foreign = {"metadata": {"name": ACTIVATION.name, "namespace": "kube-system"}}
     (site.manifests / "foreign.yaml.bak").write_text(json.dumps(foreign))
     assert "foreign.yaml.bak" in site.do(place())[0]

@@ -39,6 +39,7 @@ class Site:
     disk: Disk
 
     def __post_init__(self) -> None:
+        (self.top / "manifests").mkdir(exist_ok=True)
         self.manifests = ManifestDirectory(self.disk, lambda: self.top / "manifests")
         self.store = CheckpointStore(self.top / "store", self.disk)
         self.stored = self.store.load()
