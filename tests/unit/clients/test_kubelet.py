@@ -110,6 +110,61 @@ def test_a10_unknown_fields_and_missing_type_meta_do_no_harm(fake: FakeKubelet) 
     assert connect(fake, credentials()).list_pods() == {("n", "p")}
 
 
+OF_1_8: dict[str, object] = {
+    "metadata": {
+        "name": "etcd-node1",
+        "namespace": "kube-system",
+        "selfLink": "/api/v1/namespaces/kube-system/pods/etcd-node1",
+        "uid": "0a8863810b43d4d891fab0af80e28e4c",
+        "creationTimestamp": None,
+        "annotations": {"kubernetes.io/config.source": "file"},
+    },
+    "spec": {"containers": [{"name": "etcd", "image": "etcd", "resources": {}}]},
+    "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "lastProbeTime": None}]},
+}
+OF_1_20: dict[str, object] = {
+    "metadata": {
+        "name": "etcd-node1",
+        "namespace": "kube-system",
+        "uid": "5f3759df0a8863810b43d4d891fab0af",
+        "creationTimestamp": None,
+        "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
+    },
+    "spec": {"enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority"},
+    "status": {"phase": "Running", "podIPs": [{"ip": "192.0.2.1"}], "containerStatuses": []},
+}
+OF_1_36: dict[str, object] = {
+    "metadata": {"name": "etcd-node1", "namespace": "kube-system", "generation": 1},
+    "spec": {"resources": {}, "os": {"name": "linux"}},
+    "status": {
+        "phase": "Running",
+        "observedGeneration": 1,
+        "hostIPs": [{"ip": "192.0.2.1"}],
+        "containerStatuses": [
+            {"name": "etcd", "allocatedResources": {}, "user": {"linux": {"uid": 0}}}
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [OF_1_8]},
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [OF_1_20]},
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [OF_1_36]},
+        {"items": [OF_1_36], "metadata": {"resourceVersion": ""}},
+    ],
+)
+def test_a9_a10_of_every_version_names_are_read_and_no_phase(
+    fake: FakeKubelet, answer: dict[str, object]
+) -> None:
+    body = json.dumps(answer).encode()
+    fake.override["/pods"] = (200, "application/json", body)
+
+    assert connect(fake, credentials()).list_pods() == {("kube-system", "etcd-node1")}
+
+
 def test_a6_the_address_is_what_the_kubelet_binds() -> None:
     assert Endpoints(address="192.0.2.10").host == "192.0.2.10"
     assert Endpoints(address="").host == "127.0.0.1"

@@ -80,6 +80,14 @@ def test_c2_metadata_is_namespace_labels_and_the_annotations_of_others() -> None
     assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
 
 
+def test_a10_what_items_of_a_list_lack_is_in_the_copy() -> None:
+    # Neither the kubelet's items nor the API server's have a TypeMeta.
+    pod = raw_pod()
+    assert not {"apiVersion", "kind"} & set(pod)
+    manifest = rendered(pod).manifest
+    assert (manifest["apiVersion"], manifest["kind"]) == ("v1", "Pod")
+
+
 def test_a_candidate_says_whose_it_is() -> None:
     candidate = rendered(raw_pod(owners=[owner(name="kube-apiserver")]))
     assert candidate.slot == Slot("kube-system", "ds.kube-apiserver")
@@ -275,6 +283,21 @@ def test_a_relative_host_path_is_refused() -> None:
     assert list(refused(pod)) == ["spec.volumes[0].hostPath.path"]
 
 
+def test_c6_users_and_groups_stay_those_of_the_parent() -> None:
+    # Owners and modes of the files are the kubelet's (test_volumes): whoever reads them may.
+    pod_wide = {"runAsUser": 65534, "fsGroup": 2000, "runAsNonRoot": True}
+    other = {"runAsUser": 1000, "runAsGroup": 1000}
+    pod = raw_pod(
+        securityContext=pod_wide,
+        containers=[container(), container("second", securityContext=other)],
+        initContainers=[container("setup", securityContext={"runAsUser": 0})],
+    )
+    spec = spec_of(pod)
+    assert spec["securityContext"] == pod_wide
+    assert json_fields.objects(spec, "containers")[1]["securityContext"] == other
+    assert json_fields.objects(spec, "initContainers")[0]["securityContext"] == {"runAsUser": 0}
+
+
 # ---- environment --------------------------------------------------------------------------------
 def field_env(name: str, field_path: str) -> Object:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field_path}}}
@@ -339,51 +362,6 @@ def test_c5_references_to_secrets_and_config_maps_are_refused() -> None:
         "spec.containers[0].env[0].valueFrom.secretKeyRef",
         "spec.containers[0].env[1].valueFrom.configMapKeyRef",
     }
-
-
-# ---- ports --------------------------------------------------------------------------------------
-def served(**fields: object) -> Object:
-    return container(ports=[{"name": "web", "containerPort": 8443, "hostPort": 8443}], **fields)
-
-
-def test_e5_host_network_ports_are_dropped_once_their_names_are_numbers() -> None:
-    get = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 5}
-    pod = raw_pod(
-        hostNetwork=True,
-        containers=[
-            served(
-                livenessProbe=get,
-                readinessProbe={"tcpSocket": {"port": "web"}},
-                startupProbe={"grpc": {"port": 8443}},
-                lifecycle={"preStop": {"httpGet": {"port": "web"}}, "postStart": {"exec": {}}},
-            )
-        ],
-        initContainers=[served(name="proxy", restartPolicy="Always", livenessProbe=get)],
-    )
-    candidate = rendered(pod)
-    (main,) = json_fields.objects(candidate.manifest, "spec", "containers")
-    (proxy,) = json_fields.objects(candidate.manifest, "spec", "initContainers")
-    number = {"httpGet": {"path": "/", "port": 8443}, "periodSeconds": 5}
-    assert "ports" not in main
-    assert "ports" not in proxy
-    assert main["livenessProbe"] == number
-    assert proxy["livenessProbe"] == number
-    assert main["readinessProbe"] == {"tcpSocket": {"port": 8443}}
-    assert main["startupProbe"] == {"grpc": {"port": 8443}}
-    assert main["lifecycle"] == {"preStop": {"httpGet": {"port": 8443}}, "postStart": {"exec": {}}}
-
-
-def test_a_name_that_no_port_has_is_refused() -> None:
-    get = {"httpGet": {"path": "/", "port": "other"}}
-    pod = raw_pod(hostNetwork=True, containers=[served(livenessProbe=get)])
-    assert list(refused(pod)) == ["spec.containers[0].livenessProbe.httpGet.port"]
-
-
-def test_a_pod_with_a_network_of_its_own_keeps_its_ports() -> None:
-    ports = [{"name": "web", "containerPort": 80, "protocol": "TCP"}]
-    probe = {"httpGet": {"path": "/", "port": "web"}}
-    kept = first_container(raw_pod(containers=[container(ports=ports, livenessProbe=probe)]))
-    assert (kept["ports"], kept["livenessProbe"]) == (ports, probe)
 
 
 # ---- priority, restart, what cannot be had ------------------------------------------------------
@@ -455,11 +433,15 @@ def test_the_newest_volume_says_when_the_files_were_in_place() -> None:
     assert rendered(raw_pod()).placed == ""
 
 
+def _served(**fields: object) -> Object:
+    return container(ports=[{"name": "web", "containerPort": 8443, "hostPort": 8443}], **fields)
+
+
 def test_b4_the_manifest_of_a_manifest_is_the_same_byte_for_byte() -> None:
     pod = raw_pod(
         hostNetwork=True,
         volumes=[secret_volume("s"), config_map_volume("c"), host_path_volume("h", "/h")],
-        containers=[served(volumeMounts=[mount("s")], env=[field_env("NAME", "metadata.name")])],
+        containers=[_served(volumeMounts=[mount("s")], env=[field_env("NAME", "metadata.name")])],
         priorityClassName="system-node-critical",
     )
     once = manifest_of(pod, NODE)

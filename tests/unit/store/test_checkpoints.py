@@ -67,6 +67,33 @@ def test_c6_c7_the_files_of_a_generation_have_bytes_and_modes_of_the_volume(tmp_
     assert stat.S_IMODE((content / "key").stat().st_mode) == 0o400
 
 
+class OwnerDisk(FaultyDisk):
+    """Note who is made the owner of what, which only root may do, without doing it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owners: dict[str, tuple[int, int]] = {}
+
+    def chown(self, fd: int, path: Path, uid: int, gid: int) -> None:
+        self.effect("chown", path, lambda: None)
+        self.owners[path.name] = (uid, gid)
+
+
+def test_c6_each_file_has_its_owner_and_group_before_it_has_its_name(tmp_path: Path) -> None:
+    # What the kubelet gave to runAsUser and fsGroup: the copy reads what the parent could.
+    disk = OwnerDisk()
+    store = stored.open_store(tmp_path, disk)
+    owned = replace(stored.entry("tls.key", b"k", 0o440), uid=65534, gid=2000)
+    top = replace(stored.entry("", None, 0o2750), gid=2000)
+    files = replace(stored.volume("certs", {}), entries=(top, owned))
+    disk.arm(0, "before")
+    store.write_generation(stored.candidate(files), 1, stored.NOW)
+    assert disk.owners["tls.key"] == (65534, 2000)
+    content = [(verb, path.name) for verb, path in disk.log if "content" in path.parts]
+    owner = max(at for at, (verb, _name) in enumerate(content) if verb == "chown")
+    assert owner < content.index(("rename", files.hash))
+
+
 def test_generations_share_a_content(tmp_path: Path) -> None:
     store = stored.open_store(tmp_path)
     other = stored.volume("config", {"config.json": b"{2}"})
