@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.fakes import workloads
+from tests.fakes.api_faults import Fault
 from tests.fakes.machine.processes import Processes
 from tests.fakes.node import SHORT_TIMES, Node
 from tests.fakes.waiting import holds_for, wait_for
@@ -156,6 +157,13 @@ def test_h6_the_watchdog_hears_of_cycles_that_end_and_of_nothing_else(processes:
         holds_for("silence", lambda: len(daemon.said("WATCHDOG")) <= count + 1, 1)
         daemon.child.send(signal.SIGCONT)
         wait_for("it is heard again", lambda: len(daemon.said("WATCHDOG")) > count + 2)
+        # Sources that hang for longer than systemd waits hold up no cycle.
+        node.api_server.break_(Fault.HANG)
+        node.api_server.close_connections()
+        node.runtime_fault("hang")
+        node.kubelet_fault("pods")
+        count = len(daemon.said("WATCHDOG"))
+        wait_for("it goes on", lambda: len(daemon.said("WATCHDOG")) > count + 4)
 
 
 def test_no_secret_is_in_the_log_the_status_or_the_command_line(processes: Processes) -> None:

@@ -94,6 +94,23 @@ def test_5_the_copy_of_a_pod_that_was_deleted_meanwhile_goes_and_so_does_its_sto
         scenes.wait_until_forgotten(node, "pod.web")
 
 
+def test_b6_what_was_deleted_while_the_node_was_off_runs_until_the_api_tells_and_leaves_nothing(
+    processes: Processes,
+) -> None:
+    with Node(processes) as node:
+        port = node.free_port()
+        scenes.start(node)
+        scenes.store_pod(node, "web", scenes.exclusive(port))
+        node.api_server.stop()
+        node.power_cut()
+        node.api_server.store.finalise(workloads.NAMESPACE, "web")
+        node.boot()
+        wait_for("the copy serves", scenes.serves(port))
+        node.api_server.start()
+        scenes.wait_until_forgotten(node, "pod.web")
+        assert list((node.layout.state / "checkpoints").iterdir()) == []
+
+
 def test_5_the_copy_of_a_daemon_sets_pod_stays_until_the_daemon_set_says_no(
     processes: Processes,
 ) -> None:

@@ -1,11 +1,14 @@
-"""The guard of the source threads: nothing that a source does ends its thread."""
+"""The guard of the source threads: nothing that a source does ends its thread. When each is due."""
 
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 
 from checkpointd.clock import Clock
-from checkpointd.observe.source import SourceThread
+from checkpointd.model.decision import Question, Topic
+from checkpointd.model.moments import Instant
+from checkpointd.observe.source import Schedule, SourceThread
 from tests.fakes.waiting import wait_for
 
 
@@ -56,3 +59,17 @@ def test_a_source_outlives_a_fault_in_its_wait() -> None:
 
 def test_a_source_outlives_a_fault_while_it_reports_one() -> None:
     _outlives("step, report")
+
+
+def test_h12_each_of_twenty_is_read_once_in_its_time_and_none_is_starved() -> None:
+    asked = tuple(Question(Topic.CANDIDATE, f"uid-{n:02}", period=60.0) for n in range(20))
+    schedule = Schedule()
+    schedule.ask(asked)
+    reads: dict[str, list[int]] = {question.target: [] for question in asked}
+    for second in range(600):
+        now = Instant(boot_id="b", seconds=float(second))
+        for question in schedule.due(now)[:3]:  # a slow one: three at a time
+            schedule.answered(question, now)
+            reads[question.target].append(second)
+    for moments in reads.values():
+        assert [later - earlier for earlier, later in pairwise(moments)] == [60] * 9
