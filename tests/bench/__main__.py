@@ -63,9 +63,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _told(rows: Iterable[Row]) -> Iterator[Row]:
-    """Say which row is done: the whole takes long."""
+    """Say each row at once: the whole takes long."""
     for row in rows:
-        print(f"{row.pods} pods: {row.what}", file=sys.stderr, flush=True)
+        told = f"{row.pods} pods: {row.what}: {', '.join(row.cells()[3:])}"
+        print(told.rstrip(", "), file=sys.stderr, flush=True)
         yield row
 
 
