@@ -1,13 +1,11 @@
-"""What holds for every machine: run on the fakes, and on a real node where one is told.
+"""What holds for every machine: its processes, cgroups and ports, PID 1 and logind.
 
-    CHECKPOINTD_TEST_MACHINE=1 pytest tests/contract/test_machine.py
-
-A real one has systemd as PID 1, a kubelet, a runtime and a pod or two, and is only read (as root).
+What is only looked at is tried on small fakes with both layouts of cgroups too.
 """
 
 from __future__ import annotations
 
-import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,17 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from checkpointd.clients import cgroups, kubelet_process, network, pid1, proc
+from checkpointd.clients import cgroups, kubelet_process, logind, network, pid1, proc
 from checkpointd.clock import Clock
 from checkpointd.settings import Paths
+from tests.contract import subject as subjects
+from tests.contract.subject import Subject, uid_of
+from tests.fakes.api_objects import Object
 from tests.fakes.cgroup_tree import CgroupTree
 from tests.fakes.manager import FakeManager
 from tests.fakes.proc_tree import ProcTree
 from tests.fakes.processes import running
+from tests.fakes.waiting import wait_for
 
-REAL = os.environ.get("CHECKPOINTD_TEST_MACHINE", "")
+PREPARING = ("/org/freedesktop/login1", "PreparingForShutdown")
 UID = "0f3a1b2c-1111-2222-3333-444455556666"
-SUBJECTS = ["fake with cgroup v1", "fake with cgroup v2", *(["real"] if REAL else [])]
+FAKES = ("fake with cgroup v1", "fake with cgroup v2")
+SUBJECTS = ("node",) if subjects.ADMIN else ("node", *FAKES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,14 @@ class Machine:
 def fake_machine(directory: Path, tree: CgroupTree, stack: ExitStack) -> Machine:
     """Make a machine with PID 1, a kubelet, a runtime, and a pod of sandbox and container."""
     procfs = stack.enter_context(ProcTree(directory / "proc"))
-    stack.enter_context(FakeManager(directory / "private"))
+    for name in ("systemd", "dbus"):
+        (directory / "run" / name).mkdir(parents=True)
+    manager = stack.enter_context(FakeManager(directory / "run" / "systemd" / "private"))
+    manager.properties["/unit/kubelet_2eservice", "ActiveState"] = "active"
+    manager.properties["/unit/kubelet_2eservice", "After"] = ("basic.target", "system.slice")
+    manager.properties["/unit/no_2dsuch_2eservice", "LoadState"] = "not-found"
+    bus = FakeManager(directory / "run" / "dbus" / "system_bus_socket", is_bus=True)
+    stack.enter_context(bus).properties[PREPARING] = False
     kubelet = ("-c", "import time; time.sleep(600)", "--pod-manifest-path=/m", "--cgroup-root=/n")
     started = {
         "systemd": running(directory, "systemd"),
@@ -65,25 +75,18 @@ def fake_machine(directory: Path, tree: CgroupTree, stack: ExitStack) -> Machine
         path = tree.container(UID, container)
         tree.place(path, [pids[name]])
         procfs.add(pids[name], cgroup=tree.membership(path))
-    paths = Paths(
-        proc=procfs.root, cgroup=tree.root, manager_socket=directory / "private", run=directory
-    )
+    socket = directory / "run" / "systemd" / "private"
+    paths = Paths(proc=procfs.root, cgroup=tree.root, manager_socket=socket, run=directory)
     return Machine(paths, tree.cgroup_root)
 
 
-def real_machine() -> Machine:
-    """Take this one; the kubelet says where its cgroups are."""
-    procfs = proc.Procfs(Path("/proc"))
-    process = procfs.find_kubelet()
-    assert process is not None
-    kubelet = kubelet_process.read_kubelet(procfs, process, Clock().boot_id)
-    return Machine(Paths(), kubelet.cgroup_root)
-
-
 @pytest.fixture(params=SUBJECTS)
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
-    if request.param == "real":
-        yield real_machine()
+def machine(
+    request: pytest.FixtureRequest, tmp_path: Path, subject: Subject, app: Object
+) -> Iterator[Machine]:
+    if request.param == "node":
+        assert app
+        yield Machine(subject.paths, subject.kubelet.cgroup_root)
         return
     v1 = ("systemd", "pids", "memory") if "v1" in str(request.param) else ()
     tree = CgroupTree(
@@ -145,3 +148,64 @@ def test_there_is_an_answer_on_the_default_route(machine: Machine) -> None:
 
 def test_nobody_listens_on_port_zero(machine: Machine) -> None:
     assert machine.procfs.find_listeners(0) == frozenset()
+
+
+def test_pid_1_tells_of_its_units(machine: Machine) -> None:
+    if not (machine.paths.manager_socket.parents[1] / "dbus").exists():
+        pytest.skip("the embedded node's PID 1 has no units")
+
+    def ask(unit: str, name: str) -> pid1.Value:
+        wanted = pid1.of_unit(unit, "Unit", name)
+        return pid1.read_property(machine.paths.manager_socket, 5, wanted)
+
+    assert ask("kubelet.service", "ActiveState") == "active"
+    after = ask("kubelet.service", "After")
+    assert isinstance(after, tuple)
+    assert {"basic.target", "system.slice"} <= set(after)
+    assert ask("no-such.service", "LoadState") == "not-found"
+
+
+def test_logind_prepares_no_shutdown(machine: Machine) -> None:
+    bus = machine.paths.manager_socket.parents[1] / "dbus" / "system_bus_socket"
+    if not bus.exists():
+        pytest.skip("the embedded node has no bus")
+    assert not logind.is_going_down(bus, 5)
+
+
+def test_a_process_is_the_same_for_as_long_as_it_lives(machine: Machine) -> None:
+    procfs = machine.procfs
+    process = procfs.find_kubelet()
+    assert process is not None
+    assert procfs.read_process(process.pid) == process
+    assert procfs.read_process(2**22 + 1) is None
+    assert procfs.read_pod(process.pid) is None
+
+
+# ---- a whole node -------------------------------------------------------------------------------
+def test_what_the_kubelet_says_of_its_places_is_there(subject: Subject) -> None:
+    kubelet = subject.kubelet
+    assert Path(kubelet.manifest_dir).is_dir()
+    assert Path(kubelet.root_dir, "pods").is_dir()
+    assert Path(kubelet.cri_socket).is_socket()
+    assert Path(kubelet.kubeconfig).is_file()
+    assert subject.api.find(f"/api/v1/nodes/{kubelet.node_name}") is not None
+
+
+def test_the_pod_that_listens_on_a_port_of_the_host_is_found(subject: Subject) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        assert subject.procfs.find_listeners(port) == frozenset()
+    container = {"name": "web", **subject.control.web(port)}
+    made = subject.run(subject.pod(container, hostNetwork=True))
+    mine = frozenset({uid_of(made)})
+    wait_for("it listens", lambda: subject.procfs.find_listeners(port) == mine)
+
+
+def test_the_addresses_of_the_host_are_its_own(subject: Subject) -> None:
+    addresses = network.read_own_addresses(subject.paths.proc)
+    node = subject.api.do("GET", f"/api/v1/nodes/{subject.node_name}")
+    told = {
+        one["address"] for one in node["status"].get("addresses", []) if one["type"] == "InternalIP"
+    }
+    assert told <= addresses
+    assert network.has_default_route(subject.paths.proc)

@@ -64,7 +64,9 @@ class Cluster:
         self.control_plane = control_plane
         self.host = control_plane.address.split("/")[0]
         self.authority = Authority(directory)
-        hosts = ("IP:127.0.0.1", f"IP:{self.host}", "IP:10.0.0.1", "DNS:kubernetes.default.svc")
+        names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        addresses = ("127.0.0.1", self.host, "10.0.0.1")
+        hosts = (*(f"IP:{one}" for one in addresses), *(f"DNS:{one}" for one in names))
         self.serving = self.authority.issue("apiserver", "/CN=kube-apiserver", hosts)
         self.admin = self.authority.issue("admin", "/O=system:masters/CN=admin")
         self.admin_context = client_context(self.authority, self.admin)
@@ -208,6 +210,11 @@ class Cluster:
         machine.sh("for image in /opt/images/*.tar; do ctr -n k8s.io images import $image; done")
         self._create_node(machine.name)
         start_units(machine, "kubelet")
+
+    def install_admin(self, machine: Machine, inside: str) -> None:
+        """Write an administrator's kubeconfig for the API server on the same machine."""
+        pem = f"{PKI}/admin.pem"
+        self._install_kubeconfig(machine, inside, self.admin, "127.0.0.1", pem)
 
     def kubelet_pods(self, machine: Machine) -> list[object]:
         """Return the pods that a machine's kubelet has, as its port tells an administrator.

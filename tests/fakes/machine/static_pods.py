@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
+
 Pod = dict[str, Any]
 
 _VOLUMES = frozenset({
@@ -98,9 +100,10 @@ def parse(path: Path, node_name: str) -> Pod:
     if len(content) > _LONGEST:
         raise RefusedError("larger than 10 MiB")
     try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"not JSON: {error}") from error
+        # JSON is YAML. K:config/common.go: tryDecodeSinglePod.
+        value: object = yaml.safe_load(content)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise RefusedError(f"neither JSON nor YAML: {error}") from error
     pod = cast("Pod", value)
     if not isinstance(value, dict) or pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
         raise RefusedError("not a v1 Pod")

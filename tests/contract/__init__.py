@@ -1,0 +1,1 @@
+"""One suite per source: what checkpointd relies on, on the embedded node and on a real one."""
