@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from checkpointd.decide import effects, runs, words
+from checkpointd.decide import effects, runs, transition, words
 from checkpointd.decide.evidence import Findings
 from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
@@ -42,11 +42,14 @@ def slot_reason(checkpoint: Checkpoint, row: Row, findings: Findings, *, moved: 
     if checkpoint.activation is not None:
         who = f"copy {checkpoint.activation.name} of {checkpoint.parent.name}"
     before = f"{row.phase.value} → {row.to.value}: " if moved else ""
+    # With how long nobody was ready. Why a pod is not wanted stands among the evidence.
+    is_done = moved and row.rule == transition.HANDED_BACK
+    says = checkpoint.history[-1].sentence if is_done else row.says
     because = f" [{_because(checkpoint, findings)}]" if moved else ""
     return Reason(
         slot=checkpoint.slot,
         rule=row.rule,
-        sentence=f"{before}{row.says} ({who}){because}",
+        sentence=f"{before}{says} ({who}){because}",
         severity=severity,
         changed=moved,
     )

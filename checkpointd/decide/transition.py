@@ -10,9 +10,11 @@ from checkpointd.decide.scene import Scene
 from checkpointd.decide.table import Row
 from checkpointd.model import naming
 from checkpointd.model.checkpoint import Activation, Checkpoint, Phase, Transition
-from checkpointd.model.moments import Instant, Unknown
+from checkpointd.model.moments import Unknown
 
 MAX_HISTORY = 20
+HANDED_BACK = "4 done"
+"""The rule of the rows that end a hand-back."""
 
 
 def enter(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:
@@ -20,7 +22,7 @@ def enter(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) ->
     if row.to is checkpoint.phase:
         return checkpoint
     left = _leave(checkpoint, row)
-    noted = _note(left, row, scene.now)
+    noted = _note(left, row, findings, scene)
     if row.to is Phase.OFFERED and checkpoint.phase is not Phase.SERVING:
         return _activate(noted, row, findings, scene)
     if row.to.is_stopping:
@@ -37,13 +39,29 @@ def _leave(checkpoint: Checkpoint, row: Row) -> Checkpoint:
     return replace(checkpoint, activation=None)
 
 
-def _note(checkpoint: Checkpoint, row: Row, now: Instant) -> Checkpoint:
+def _note(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:
     why = f": {words.describe_want(checkpoint)}" if row.to is Phase.TOMBSTONE else ""
+    if row.rule == HANDED_BACK:
+        why = _tell_gap(checkpoint, findings, scene)
     transition = Transition(
-        at=now, before=checkpoint.phase, after=row.to, rule=row.rule, sentence=f"{row.says}{why}"
+        at=scene.now,
+        before=checkpoint.phase,
+        after=row.to,
+        rule=row.rule,
+        sentence=f"{row.says}{why}",
     )
     history = (*checkpoint.history, transition)[-MAX_HISTORY:]
-    return replace(checkpoint, phase=row.to, since=now, history=history)
+    return replace(checkpoint, phase=row.to, since=scene.now, history=history)
+
+
+def _tell_gap(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> str:
+    """Say how long nobody was ready at the hand-back; "" where that is not known."""
+    ended, other = checkpoint.ended_at, findings.heir
+    ready = scene.observation.ready_since.get(other.uid) if other is not None else None
+    if ended is None or ready is None or ready.boot_id != ended.boot_id:
+        return ""
+    gap = ready.seconds_since(ended)
+    return f", {gap:.1f} s after the copy ended" if gap > 0 else ", without a gap"
 
 
 def _activate(checkpoint: Checkpoint, row: Row, findings: Findings, scene: Scene) -> Checkpoint:

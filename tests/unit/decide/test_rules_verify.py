@@ -16,6 +16,7 @@ from checkpointd.model.decision import (
     Severity,
     StopCopy,
 )
+from checkpointd.model.moments import Instant
 from checkpointd.model.observation import ManifestFile, Observation
 from tests.builders import observations as build
 from tests.builders.observations import COPY_UID, at, effects, phase_of, run, seen, unknown
@@ -147,6 +148,29 @@ def test_b8_how_long_the_copy_took_to_end_is_kept() -> None:
     assert done is not None
     assert done.phase is Phase.STORED
     assert done.stop_seconds == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        (at(985.5), "the real pod is ready, 4.5 s after the copy ended"),
+        (at(995), "the real pod is ready, without a gap"),
+        (at(995, "boot-0"), "the real pod is ready"),
+    ],
+)
+def test_b8_how_long_nobody_was_ready_at_the_hand_back_is_told(ended: Instant, told: str) -> None:
+    before = yielding(ended_at=ended)
+    world = replace(
+        after_copy(runtime=build.runtime(UID)),
+        api_pods=seen((build.pod(),)),
+        ready_since={UID: at(990)},
+    )
+    decision = run(world, before)
+    done = build.saved(decision)
+    assert done is not None
+    assert done.history[-1].sentence == told
+    (said,) = [r.sentence for r in decision.reasons if r.changed]
+    assert f"yielding → stored: {told} (" in said
 
 
 # ---- rule 8: verify ----------
