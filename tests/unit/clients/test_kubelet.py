@@ -13,6 +13,7 @@ from checkpointd.clients.key_files import Part
 from checkpointd.clients.kubelet import Endpoints, KubeletClient, Trust
 from checkpointd.errors import RefusedError, RejectedError, SilentError, SourceError
 from checkpointd.settings import KubeletSettings
+from tests.builders import observations as build
 from tests.fakes import pki
 from tests.fakes.kubelet_http import Authorization, FakeKubelet, FakePod
 
@@ -386,6 +387,15 @@ def test_a6_the_settings_say_whom_to_trust(tmp_path: Path) -> None:
     assert kubelet.choose_trust(KubeletSettings(ca_file="/ca"), str(tmp_path), "n") == Trust(
         ca_file="/ca", server_name="n"
     )
+
+
+def test_a6_where_the_settings_say_that_it_listens_wins() -> None:
+    process = build.kubelet(port=10250, address="192.0.2.10", read_only_port=0, healthz_port=10248)
+    found = kubelet.endpoints_of(process, KubeletSettings())
+    assert (found.host, found.port, found.healthz_port) == ("192.0.2.10", 10250, 10248)
+    told = KubeletSettings(address="192.0.2.11", port=1, read_only_port=2, healthz_port=3)
+    wins = kubelet.endpoints_of(process, told)
+    assert (wins.host, wins.port, wins.read_only_port, wins.healthz_port) == ("192.0.2.11", 1, 2, 3)
 
 
 def test_no_token_is_ever_in_an_error(fake: FakeKubelet) -> None:

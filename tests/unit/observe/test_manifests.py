@@ -209,6 +209,22 @@ def look(place: Place, source: ManifestSource) -> ManifestsRead:
     return [fact for fact in place.posted.facts if isinstance(fact, ManifestsRead)][-1]
 
 
+def test_h1_h2_a_full_look_every_20_s_finds_what_no_event_told_of(place: Place) -> None:
+    # Nobody waits for events here: all of them are lost.
+    clock = Later()
+    source = place.source(clock)
+    source.step()
+    write(place.manifests / "a.json")
+    clock.ahead = 19.0
+    assert 0 < source.step() <= 1.0
+    told = [fact for fact in place.posted.facts if isinstance(fact, ManifestsRead)]
+    assert [fact.result.value for fact in told if isinstance(fact.result, Seen)] == [{}]
+    clock.ahead = 20.0
+    source.step()
+    place.wait_for_names("a.json")
+    source.close()
+
+
 def test_an_absent_directory_is_unknown_at_first_and_empty_when_that_lasts(place: Place) -> None:
     clock = Later()
     source = place.source(clock)
