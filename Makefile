@@ -95,7 +95,7 @@ install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, confi
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR) $(DESTDIR)$(CONFDIR)/checkpointd.toml.d
 	sed 's|@LIBDIR@|$(LIBDIR)|' packaging/launcher.in > $(DESTDIR)$(PREFIX)/bin/checkpointd
 	chmod 0755 $(DESTDIR)$(PREFIX)/bin/checkpointd
-	for unit in systemd/*.service; do \
+	for unit in systemd/*; do \
 	    sed 's|/usr/bin/checkpointd|$(PREFIX)/bin/checkpointd|' $$unit > $(DESTDIR)$(UNITDIR)/$${unit##*/} || exit 1; \
 	    chmod 0644 $(DESTDIR)$(UNITDIR)/$${unit##*/}; \
 	done
@@ -110,7 +110,7 @@ install:  ## Install on this node (DESTDIR=, PREFIX=/usr): program, units, confi
 uninstall:  ## Remove what install put there, but for the configuration and /var/lib/checkpointd
 	rm -rf $(DESTDIR)$(LIBDIR) $(DESTDIR)$(SHAREDIR)
 	rm -f $(DESTDIR)$(PREFIX)/bin/checkpointd
-	for unit in systemd/*.service; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
+	for unit in systemd/*; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
 	@test -n "$(DESTDIR)" || echo "Now: systemctl daemon-reload"
 
 .PHONY: clean

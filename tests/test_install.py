@@ -36,7 +36,7 @@ def test_install_lays_the_program_the_units_the_roles_and_the_configuration(stag
     modules = {
         f"usr/lib/checkpointd/{path.relative_to(ROOT)}" for path in ROOT.glob("checkpointd/**/*.py")
     }
-    units = {f"lib/systemd/system/{path.name}" for path in ROOT.glob("systemd/*.service")}
+    units = {f"lib/systemd/system/{path.name}" for path in ROOT.glob("systemd/*")}
     roles = {
         f"usr/share/checkpointd/rbac/{path.name}" for path in ROOT.glob("packaging/rbac/*.yaml")
     }

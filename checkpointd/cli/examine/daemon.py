@@ -13,6 +13,7 @@ from checkpointd.errors import SourceError
 
 UNIT = "checkpointd.service"
 FREEZE = "checkpointd-freeze.service"
+STARTED = "checkpointd-started.target"
 SECONDS = 3.0
 """Seconds for one question to PID 1."""
 CAPABILITIES = {
@@ -115,7 +116,8 @@ def _units(scene: Scene) -> Iterator[Finding]:
         bounding = _ask(socket, UNIT, "Service", "CapabilityBoundingSet")
         yield from capabilities(bounding if isinstance(bounding, int) else None)
     yield from _freeze(socket)
-    yield from order(_kubelets_unit(scene), _texts(_ask(socket, UNIT, "Unit", "Before")))
+    before = [_texts(_ask(socket, unit, "Unit", "Before")) for unit in (UNIT, STARTED)]
+    yield from order(_kubelets_unit(scene), before[0] + before[1])
     writable = _texts(_ask(socket, UNIT, "Service", "ReadWritePaths"))
     strict = _ask(socket, UNIT, "Service", "ProtectSystem") == "strict"
     yield from writes(scene.place("manifest_dir").value, writable if strict else ("/",))
@@ -140,7 +142,7 @@ def order(kubelet: str, before: tuple[str, ...]) -> Iterator[Finding]:
             "unit",
             f"the kubelet runs in {kubelet}, before which {UNIT} is not ordered",
             "at boot the kubelet may start before the copies are in place",
-            f"systemctl edit checkpointd: [Unit] Before={kubelet}",
+            f"systemctl edit {STARTED}: [Unit] Before={kubelet}",
         )
     elif kubelet:
         yield good("unit", f"it starts before {kubelet}")
