@@ -168,19 +168,10 @@ def _stops(checkpoint: Checkpoint, scene: Scene) -> Iterator[Action]:
     if not alive:
         return
     grace = activation.grace_seconds
-    if _is_slow(checkpoint):
+    if heir.is_bounded(checkpoint):
         yield StopCopy(checkpoint.slot, activation.uid, min(grace, BOUNDED_GRACE))
         return
     late = scene.timers.passed(checkpoint.stopped_at, grace + scene.policy.times.stop_extra)
     seen = isinstance(scene.observation.machine, Seen)
     if late or (seen and not scene.source_ready):
         yield StopCopy(checkpoint.slot, activation.uid, grace)
-
-
-def _is_slow(checkpoint: Checkpoint) -> bool:
-    """Tell whether a hand-back must be bounded: its last stop took long and nothing is written."""
-    if checkpoint.phase is not Phase.YIELDING or checkpoint.activation is None:
-        return False
-    generation = checkpoint.generation(checkpoint.activation.generation)
-    slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > heir.SLOW_STOP
-    return slow and generation is not None and not generation.writable_host_path

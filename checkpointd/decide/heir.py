@@ -78,10 +78,10 @@ def _may_start(
         return False
     slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > SLOW_STOP
     ready = runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
-    return (slow or ready) and _tries_soon(heir, runtime, scene)
+    return (slow or ready) and _tries_soon(checkpoint, heir, runtime, scene)
 
 
-def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
+def _tries_soon(checkpoint: Checkpoint, heir: Word, runtime: Runtime, scene: Scene) -> bool:
     """Tell whether no container of the heir sits out a back-off: each runs or starts soon.
 
     A copy that goes in the middle of one leaves the slot empty until it ends. The kubelet restarts
@@ -98,12 +98,35 @@ def _tries_soon(heir: Word, runtime: Runtime, scene: Scene) -> bool:
         if mine and (known is None or known.attempt < container.attempt):
             newest[container.name] = container
     contact, most = scene.observation.api_contact, scene.policy.times.crash_back_off_most
-    return all(_starts_soon(container, scene) for container in newest.values()) or (
+    slow = 0.0 if may_bound(checkpoint) else checkpoint.stop_seconds or 0.0
+    return all(_starts_soon(container, slow, scene) for container in newest.values()) or (
         scene.timers.passed(contact.reached_since, most)
     )
 
 
-def _starts_soon(container: Container, scene: Scene) -> bool:
+def is_bounded(checkpoint: Checkpoint) -> bool:
+    """Tell whether the copy that steps aside gets a grace of 1 s (rule 4), not its own.
+
+    Its last stop took long; or it is not known how long, and the other, which has been tried
+    before, sits out a back-off: a copy that ends too late costs another one, twice as long.
+    """
+    if checkpoint.phase is not Phase.YIELDING or not may_bound(checkpoint):
+        return False
+    if checkpoint.stop_seconds is None:
+        return checkpoint.attempts_at_stop > 0
+    return checkpoint.stop_seconds > SLOW_STOP
+
+
+def may_bound(checkpoint: Checkpoint) -> bool:
+    """Tell whether the copy holds what its parent needs, and writes nothing that outlives it."""
+    active = checkpoint.activation
+    generation = checkpoint.generation(active.generation) if active is not None else None
+    exclusive = checkpoint.kind is CopyKind.EXCLUSIVE
+    return exclusive and generation is not None and not generation.writable_host_path
+
+
+def _starts_soon(container: Container, slow: float, scene: Scene) -> bool:
+    """Tell whether the container starts when the copy, which takes ``slow`` seconds, has ended."""
     exited = scene.observation.exits.get(container.id)
     if container.state is not ContainerState.EXITED or exited is None:
         return True
@@ -111,7 +134,8 @@ def _starts_soon(container: Container, scene: Scene) -> bool:
     doubled = min(max(container.attempt - 1, 0), 10)
     times = scene.policy.times
     back_off = min(times.crash_back_off * 2**doubled, times.crash_back_off_most)
-    return scene.timers.passed(exited, back_off - min(BEFORE_TRY, back_off / 5))
+    lead = max(min(BEFORE_TRY, back_off / 5), min(slow + SLOW_STOP, back_off * 4 / 5))
+    return scene.timers.passed(exited, back_off - lead)
 
 
 def _kubelet_acts(managed: Is, scene: Scene) -> bool:

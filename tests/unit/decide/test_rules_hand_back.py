@@ -127,6 +127,21 @@ def test_b3_an_exclusive_copy_goes_2_s_before_the_kubelets_next_try(
     assert (phase_of(run(world, SERVING), SERVING) is Phase.YIELDING) is goes
 
 
+@pytest.mark.parametrize(("exited", "goes"), [(995.6, False), (995.4, True)])
+def test_b3_a_copy_that_writes_and_ends_slowly_goes_so_much_earlier(
+    exited: float, *, goes: bool
+) -> None:
+    writes = (build.generation(writable_host_path=True),)
+    copy = serving(stop_seconds=5.0, generations=writes)
+    crashed = build.runtime(
+        COPY_UID,
+        sandboxes=[build.sandbox(UID)],
+        containers=[build.container(UID, ContainerState.EXITED, attempt=1, id="last")],
+    )
+    world = trusted_since(701, beside(copy, runtime=crashed, exits={"last": at(exited)}))
+    assert (phase_of(run(world, copy), copy) is Phase.YIELDING) is goes
+
+
 def test_e10_an_exclusive_copy_does_not_wait_for_ever_for_the_kubelets_next_try() -> None:
     crashed = build.runtime(
         COPY_UID,

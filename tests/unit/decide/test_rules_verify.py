@@ -16,6 +16,7 @@ from checkpointd.model.decision import (
     Severity,
     StopCopy,
 )
+from checkpointd.model.files import CopyKind
 from checkpointd.model.moments import Instant
 from checkpointd.model.observation import ManifestFile, Observation
 from tests.builders import observations as build
@@ -132,6 +133,25 @@ def test_a_slow_copy_without_writable_host_path_is_stopped_with_1_s_of_grace() -
     assert [a.grace_seconds for a in stops] == [1]
     writes = replace(before, generations=(build.generation(writable_host_path=True),))
     assert StopCopy not in effects(run(world, writes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "tried", "bounded"),
+    [
+        (CopyKind.EXCLUSIVE, 1, True),
+        (CopyKind.EXCLUSIVE, 0, False),
+        (CopyKind.SHAREABLE, 1, False),
+        (CopyKind.BLOCKING, 1, False),
+    ],
+)
+def test_while_the_other_sits_out_a_back_off_a_copy_that_may_be_slow_gets_1_s(
+    kind: CopyKind, tried: int, bounded: bool
+) -> None:
+    before = yielding(
+        kind=kind, ended_at=None, stopped_at=at(999.9), stop_seconds=None, attempts_at_stop=tried
+    )
+    found = run(after_copy(runtime=build.runtime(COPY_UID)), before).actions
+    assert [a.grace_seconds for a in found if isinstance(a, StopCopy)] == [1] * bounded
 
 
 def test_b8_how_long_the_copy_took_to_end_is_kept() -> None:
