@@ -35,7 +35,8 @@ _HEALTHZ = "/healthz"
 _ANONYMOUS = Credentials(host="", port=0, prefix="", verify_name="", insecure=False)
 _PERMISSION = (
     f'needs the permission "{GET_KUBELET_PODS.verb}" on "nodes/{GET_KUBELET_PODS.subresource}" '
-    f"(core API group), nothing wider: {GET_KUBELET_PODS.remedy}"
+    f"(core API group), nothing wider: {GET_KUBELET_PODS.remedy}; without it "
+    f"{GET_KUBELET_PODS.costs}"
 )
 
 

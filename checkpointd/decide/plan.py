@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from checkpointd.decide import (
     concern,
     deadlines,
+    denials,
     explain,
     newcomers,
     node,
@@ -93,7 +94,11 @@ def make(
     plans += [each for each in new if isinstance(each, SlotPlan)]
     plans.sort(key=_activation_order)
     faults = [each for each in new if isinstance(each, Fault)]
-    asked = (tuple(_ask_node(waiting, scene)), *(each.questions for each in plans))
+    ahead = questions.ask_ahead([each.after for each in plans], scene)
+    asked = (
+        (*_ask_node(waiting, scene), *ahead),
+        *(each.questions for each in plans),
+    )
     return Plan(
         decision=Decision(
             actions=_actions(plans, stored.node, scene),
@@ -203,6 +208,7 @@ def _reasons(
     scene: Scene,
 ) -> Iterator[Reason]:
     yield from explain.node_reasons(stored, scene)
+    yield from denials.reasons(scene)
     for plan in plans:
         yield from plan.reasons
     yield from map(slots.reason_of, faults)

@@ -28,6 +28,8 @@ CONFIRM_AGAIN = 15.0
 """Seconds until a consistent LIST that failed, or still had the pod, is asked for once more."""
 KUBELET_LIST_CALM = 300.0
 """110 pods cost 40 ms of CPU (design, section 2)."""
+OWNER_CALM, OWNER_DENIED = 3600.0, 300.0
+"""Seconds between looks at a DaemonSet that nobody needs now; shorter while it cannot be read."""
 LOST = 5.0
 """Seconds between tries while kubelet or runtime tell nothing, so that "unknown" does not last."""
 
@@ -168,17 +170,38 @@ def _ask_api(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
         if after is not None and not found.confirmed:
             yield Question(Topic.CONFIRM_LIST, period=CONFIRM_AGAIN, after=after)
         if found.owner is not Owner.NOT_DAEMON_SET:
-            name = checkpoint.slot.name.removeprefix("ds.")
-            yield Question(
-                Topic.OWNER,
-                target=f"{checkpoint.slot.namespace}/{name}",
-                slot=checkpoint.slot,
-                period=60.0,
-            )
+            yield _ask_owner(checkpoint, 60.0, checkpoint.gone_since)
     unlisted = found.want is Want.HERE and found.runs is Is.NO and found.managed is not Is.YES
     active = checkpoint.phase.is_active and found.managed is not Is.YES
     if unlisted or active:
         yield Question(Topic.LEASE, period=10.0)
+
+
+def ask_ahead(checkpoints: Iterable[Checkpoint], scene: Scene) -> Iterator[Question]:
+    """Ask for one DaemonSet now and then, so that a missing permission is known before it matters.
+
+    Of one alone: what may be read of one may be read of all.
+    """
+    if scene.api is not Api.TRUSTED:
+        return
+    owned = [one for one in checkpoints if one.slot.name.startswith("ds.")]
+    for first in sorted(owned, key=lambda one: (one.slot.namespace, one.slot.name))[:1]:
+        reading = scene.observation.owners.get(first.slot)
+        yield _ask_owner(first, OWNER_CALM if isinstance(reading, Seen) else OWNER_DENIED, None)
+
+
+def _ask_owner(checkpoint: Checkpoint, period: float, after: Instant | None) -> Question:
+    """Ask for a slot's DaemonSet by its own name: that of the slot may be cut."""
+    controller = checkpoint.parent.controller
+    known = controller is not None and controller.is_daemon_set
+    name = controller.name if known and controller else checkpoint.slot.name.removeprefix("ds.")
+    return Question(
+        Topic.OWNER,
+        target=f"{checkpoint.slot.namespace}/{name}",
+        slot=checkpoint.slot,
+        period=period,
+        after=after,
+    )
 
 
 def merge(questions: Iterable[Question]) -> frozenset[Question]:

@@ -15,6 +15,10 @@ PodName = tuple[str, str]
 
 
 # ---- API server ---------------------------------------------------------------------------------
+NAMESPACE_ANCHOR = "Namespace kube-system"
+"""``anchor`` where the Service may not be read; "" where the Namespace may not either."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Say which world answers: UIDs of default/kubernetes (else kube-system) and of our Node.

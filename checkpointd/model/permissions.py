@@ -20,11 +20,15 @@ THIS_NODE = "{node}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Name a shipped ClusterRole. ``per_node`` ones are made for one node: ``doctor --rbac``."""
+    """Name a shipped ClusterRole. ``per_node`` ones are made for one node: ``doctor --rbac``.
+
+    ``since`` is from which version on it is of any use, "" for all.
+    """
 
     name: str
     summary: str
     per_node: bool = False
+    since: str = ""
     notes: str = ""
 
     def name_for(self, node: str) -> str:
@@ -37,6 +41,7 @@ KUBELET = Role(
     name="checkpointd-kubelet",
     summary="ask this node's own kubelet on port 10250 which pods it has and which run",
     per_node=True,
+    since=" (kubelet 1.33 or newer)",
     notes="Kubelets before 1.33 ask for nodes/proxy instead, which must not be granted for this: "
     "who holds it runs programs in every pod of the node. There the pod-resources socket serves.",
 )
@@ -97,7 +102,9 @@ class Permission:
         if self.role is None:
             return "every node has it by itself: is this the node's own kubeconfig?"
         if self.role.per_node:
-            return f"the role {self.role.name} grants it: checkpointd doctor --rbac"
+            return (
+                f"the role {self.role.name} grants it{self.role.since}: checkpointd doctor --rbac"
+            )
         return f"the role {self.role.name} grants it: {SHIPPED}/{self.role.name}.yaml"
 
 

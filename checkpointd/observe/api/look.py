@@ -9,7 +9,7 @@ from checkpointd import json_fields
 from checkpointd.clients.kube import KubeClient
 from checkpointd.clients.kube_answers import Missing
 from checkpointd.clock import Clock
-from checkpointd.errors import CheckpointdError, FieldError, RejectedError, SourceError
+from checkpointd.errors import FieldError, RejectedError, SourceError
 from checkpointd.model import permissions
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Instant, Unknown, seen
@@ -25,6 +25,7 @@ from checkpointd.model.observation import (
 from checkpointd.model.pods import Controller, Slot, slot_for
 from checkpointd.observe.api import owners, pods, world
 from checkpointd.observe.api.access import ApiAccess
+from checkpointd.observe.api.denied import explained
 from checkpointd.observe.source import Schedule, SourceThread
 
 T = TypeVar("T")
@@ -33,11 +34,6 @@ IDLE_PAUSE = 30.0
 client-go looks at a token's file each minute, at certificates each 5."""
 LEASE_NAMESPACE = "kube-node-lease"
 """k8s.io/api/core/v1, NamespaceNodeLease."""
-_PERMISSIONS = {
-    Topic.CONFIRM_LIST: permissions.LIST_PODS,
-    Topic.OWNER: permissions.GET_DAEMON_SET,
-    Topic.LEASE: permissions.GET_LEASE,
-}
 
 
 class ApiLook(SourceThread):
@@ -91,7 +87,7 @@ class ApiLook(SourceThread):
             self._read(question, at)
         except (SourceError, FieldError) as error:
             if not self.stopping.is_set():
-                self._post_unknown(question, Unknown(_explain(question, error), at))
+                self._post_unknown(question, Unknown(str(error), at))
 
     def _read(self, question: Question, at: Instant) -> None:
         """Read what is asked and post it, after the world that it is of.
@@ -124,7 +120,8 @@ class ApiLook(SourceThread):
 
     def _read_world(self) -> World:
         name = self._access.node_name()
-        node = self._client.get_node(name)
+        with explained(permissions.GET_NODE):
+            node = self._client.get_node(name)
         self._serial = self._client.serial
         return world.read_world(self._client, node, name)
 
@@ -148,7 +145,8 @@ class ApiLook(SourceThread):
         our Node is still there. A pod without a UID fails the list.
         """
         found = self._read_world()
-        listed = self._client.list_pods(self._access.node_name(), pods.parse_uid)
+        with explained(permissions.LIST_PODS):
+            listed = self._client.list_pods(self._access.node_name(), pods.parse_uid)
         self._check_same()
         self.post(WorldRead(seen(found, at)))
         return frozenset(listed.items)
@@ -156,11 +154,13 @@ class ApiLook(SourceThread):
     def _read_owner(self, question: Question) -> OwnerWord:
         """Return the DaemonSet's word. Raises SourceError, FieldError."""
         namespace, _, name = question.target.partition("/")
-        daemon_set = self._client.get_daemon_set(namespace, name)
+        with explained(permissions.GET_DAEMON_SET):
+            daemon_set = self._client.get_daemon_set(namespace, name)
         if isinstance(daemon_set, Missing):
             return OwnerWord.GONE
         node_name = self._access.node_name()
-        node = self._client.get_node(node_name)
+        with explained(permissions.GET_NODE):
+            node = self._client.get_node(node_name)
         if isinstance(node, Missing):
             raise RejectedError(f"Node {node_name} is missing: nobody can want it")
         return owners.judge_daemon_set(daemon_set, node)
@@ -168,18 +168,11 @@ class ApiLook(SourceThread):
     def _read_lease(self) -> str:
         """Return renewTime as it is written. Raises SourceError, FieldError."""
         name = self._access.node_name()
-        lease = self._client.get_lease(LEASE_NAMESPACE, name)
+        with explained(permissions.GET_LEASE):
+            lease = self._client.get_lease(LEASE_NAMESPACE, name)
         if isinstance(lease, Missing):
             raise RejectedError(f"Lease {LEASE_NAMESPACE}/{name} is missing")
         return json_fields.text(lease, "spec", "renewTime")
-
-
-def _explain(question: Question, error: CheckpointdError) -> str:
-    """Say why there is no answer; where it is denied, what that costs and what would grant it."""
-    permission = _PERMISSIONS.get(question.topic)
-    if permission is None or not isinstance(error, RejectedError) or error.status != 403:
-        return str(error)
-    return f"{error}: {permission.explain_denial()}"
 
 
 def _slot_of(question: Question) -> Slot:

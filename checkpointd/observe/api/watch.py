@@ -15,6 +15,7 @@ from checkpointd.clients.kube import KubeClient
 from checkpointd.clients.kube_answers import WatchEvent
 from checkpointd.clock import Clock
 from checkpointd.errors import FieldError, RejectedError, SilentError, SourceError
+from checkpointd.model import permissions
 from checkpointd.model.decision import Topic
 from checkpointd.model.moments import Instant, Unknown, seen
 from checkpointd.model.observation import ApiPodsRead, ApiUserRead, Fact, World, WorldRead
@@ -22,6 +23,7 @@ from checkpointd.model.selection import Selection
 from checkpointd.observe.api import pod_map, world
 from checkpointd.observe.api.access import ApiAccess
 from checkpointd.observe.api.contact import Contact, Patience
+from checkpointd.observe.api.denied import explained
 from checkpointd.observe.source import SourceThread
 
 GONE = 410
@@ -130,7 +132,8 @@ class ApiWatch(SourceThread):
         with self.lock:
             self._relisting = False
         name = self._access.node_name()
-        node = self._client.get_node(name)
+        with explained(permissions.GET_NODE):
+            node = self._client.get_node(name)
         self._serial = self._client.serial
         self._contact.answered(began, self._client.peer)
         self._warn()
@@ -151,9 +154,10 @@ class ApiWatch(SourceThread):
     def _list(self, basis: _Basis) -> None:
         """List all pods and post them. Raises SourceError."""
         self._asked_at = at = self.clock.now()
-        listed = self._client.list_pods(
-            basis.node_name, lambda raw: pod_map.parse(raw, basis.selection, basis.node_name)
-        )
+        with explained(permissions.LIST_PODS):
+            listed = self._client.list_pods(
+                basis.node_name, lambda raw: pod_map.parse(raw, basis.selection, basis.node_name)
+            )
         self._check_same()
         self._pods.replace(listed.items)
         self._basis, self._version = basis, listed.resource_version
@@ -170,7 +174,10 @@ class ApiWatch(SourceThread):
         """
         self._asked_at = opening = self.clock.now()
         try:
-            with self._client.watch_pods(basis.node_name, self._version, self._quiet) as events:
+            with (
+                explained(permissions.WATCH_PODS),
+                self._client.watch_pods(basis.node_name, self._version, self._quiet) as events,
+            ):
                 self._check_same()
                 self._contact.answered(opening, self._client.peer)
                 self._contact.watching()

@@ -9,10 +9,9 @@ from checkpointd.clients.kube import KubeClient
 from checkpointd.clients.kube_answers import Missing
 from checkpointd.errors import FieldError, RejectedError
 from checkpointd.json_fields import Json
-from checkpointd.model.observation import World
+from checkpointd.model.observation import NAMESPACE_ANCHOR, World
 
 SERVICE = "Service default/kubernetes"
-NAMESPACE = "Namespace kube-system"
 
 
 def read_world(client: KubeClient, node: Json | Missing, node_name: str) -> World:
@@ -48,7 +47,7 @@ def _read_anchor(client: KubeClient) -> World:
         if error.status != 403:
             raise
         return World(anchor="", anchor_uid="", node_uid="", node_found=True)
-    return World(anchor=NAMESPACE, anchor_uid=uid, node_uid="", node_found=True)
+    return World(anchor=NAMESPACE_ANCHOR, anchor_uid=uid, node_uid="", node_found=True)
 
 
 def _read_service(client: KubeClient) -> World:

@@ -458,13 +458,34 @@ def test_b4_d1_nothing_is_written_while_nothing_changes() -> None:
     assert decision.look_again.seconds > build.NOW.seconds
 
 
-def test_h12_a_steady_node_asks_the_api_server_for_nothing() -> None:
-    decision = run(build.observation(build.pod(), runtime=build.runtime(UID)), KNOWN)
-    assert not {q.topic for q in decision.questions} & {
-        Topic.CONFIRM_LIST,
-        Topic.OWNER,
-        Topic.LEASE,
-    }
+def test_h12_a_steady_node_asks_the_api_server_for_one_daemon_set_an_hour() -> None:
+    """One of all, and each 5 min at most while it cannot be read (design, section 10)."""
+    owners = [replace(build.DAEMON_SET, name=name) for name in ("z", "a" * 253, "m")]
+    pods = [build.pod(f"{owner.name[:1]}-1", controller=owner) for owner in owners]
+    pods.append(build.pod("b", controller=None))
+    known = build.stored(*map(build.checkpoint, pods))
+
+    def asked(**fields: Any) -> list[tuple[Topic, str, float | None]]:
+        runtime = build.runtime(*(pod.uid for pod in pods))
+        questions = decide(
+            build.observation(*pods, runtime=runtime, **fields), known, build.POLICY, build.NOW
+        ).questions
+        topics = (Topic.CONFIRM_LIST, Topic.OWNER, Topic.LEASE)
+        return [(q.topic, q.target, q.period) for q in questions if q.topic in topics]
+
+    slot, target = pods[1].slot, f"kube-system/{owners[1].name}"
+    assert asked() == [(Topic.OWNER, target, 300.0)]
+    assert asked(owners={slot: unknown()}) == [(Topic.OWNER, target, 300.0)]
+    assert asked(owners={slot: seen(OwnerWord.WANTS)}) == [(Topic.OWNER, target, 3600.0)]
+
+
+def test_a_daemon_set_is_asked_for_by_its_whole_name_once_its_pod_is_gone() -> None:
+    """By a cut name it would not be found, and count as deleted."""
+    owner = replace(build.DAEMON_SET, name="a" * 253)
+    word = build.word(build.pod("a-1", controller=owner), bound=False)
+    decision = run(gone(), build.checkpoint(word, gone_since=at(900)))
+    asked = next(q for q in decision.questions if q.topic is Topic.OWNER)
+    assert (asked.target, asked.after) == (f"kube-system/{owner.name}", at(900))
 
 
 def test_the_same_facts_are_decided_alike() -> None:

@@ -132,6 +132,14 @@ def test_a_missing_permission_is_named_with_what_it_costs_and_what_grants_it(
     assert lease.why.endswith(permissions.GET_LEASE.explain_denial())
 
 
+def test_what_is_named_is_what_was_denied(server: ApiServer, handed: Handed) -> None:
+    create_daemon_set(server)
+    server.granted -= {"nodes"}
+    owner = look_once(handed, OWNER).of(OwnerRead)[0].result
+    assert isinstance(owner, Unknown)
+    assert owner.why.endswith(permissions.GET_NODE.explain_denial())
+
+
 def test_a_daemon_set_is_unknown_where_the_node_is_gone(server: ApiServer, handed: Handed) -> None:
     create_daemon_set(server)
     server.store.delete("nodes", "", NODE)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpointd.clock import Clock
+from checkpointd.model import permissions
 from checkpointd.model.decision import Question, Topic
 from checkpointd.model.moments import Seen, Unknown
 from checkpointd.model.observation import (
@@ -293,6 +294,22 @@ def test_the_world_is_told_by_what_may_be_read(
     assert world.value.anchor.startswith(anchor)
     assert bool(world.value.anchor_uid) is bool(anchor)
     assert world.value.node_uid
+
+
+@pytest.mark.parametrize(
+    ("resource", "permission"),
+    [("nodes", permissions.GET_NODE), ("pods", permissions.LIST_PODS)],
+)
+def test_a_permission_without_which_nothing_works_is_named_with_what_that_costs(
+    server: ApiServer, handed: Handed, resource: str, permission: permissions.Permission
+) -> None:
+    server.granted -= {resource}
+    with Watching(handed) as watching:
+        silent = watching.posted.wait_for(ApiSilent)
+        unknown = watching.unknown()
+    for why in (silent.why, unknown.why):
+        assert why.startswith("HTTP 403: ")
+        assert why.endswith(permission.explain_denial())
 
 
 def test_marks_are_found_anew_when_the_configuration_changed(
