@@ -91,10 +91,11 @@ def _is_alive(paths: Paths, status: NodeStatus, now: Instant) -> bool:
 def _process_started(stat: Path) -> float | None:
     """Return field 22 of /proc/PID/stat in seconds since the boot (proc(5)); None: no process.
 
-    The command in field 2 may hold blanks and parentheses; a zombie (field 3) has ended.
+    The command in field 2 may hold blanks and parentheses. A zombie (field 3) has ended, and one
+    that was stopped does nothing until its watchdog ends it.
     """
     try:
         fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return None if fields[0] in "ZXTt" else int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,7 +167,11 @@ def _read_config(place: _Place, flags: Mapping[str, str]) -> dict[str, str]:
 
 def _read_limited(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        # A pipe in the place of a file would be waited for, for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SourceError(f"{path}: not a file")
             content = file.read(CONFIG_LIMIT + 1)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error

@@ -16,6 +16,7 @@ from checkpointd.clients.notify import Notifier
 from checkpointd.clock import Clock
 from checkpointd.daemon.wiring import Wiring
 from checkpointd.errors import ConfigError, NewerSchemaError, StoreError
+from checkpointd.model.moments import Instant
 from checkpointd.settings import Loaded, Settings
 from checkpointd.store.checkpoints import CheckpointStore
 from checkpointd.store.durable import Disk
@@ -23,6 +24,8 @@ from checkpointd.store.walk import Directory
 
 LONGEST_WAIT = 10.0
 """Seconds between cycles at most, where no watchdog asks for more."""
+SLOW_START = 3.0
+"""Seconds from exec to READY that are told of: at a boot the kubelet waits for them."""
 
 
 def run(config_file: Path, disk: Disk | None = None) -> int:
@@ -64,10 +67,12 @@ class Service:
     def run(self) -> int:
         """Lock the store, load it, and run cycles until told to end. Raises StoreError."""
         clock = Clock(self.settings.paths.boot_id)
+        called = clock.now()
         store = CheckpointStore(self.settings.paths.state, self.disk)
         with store.lock():
             stored = store.load()
             self._keep_last_good()
+            loaded = clock.now()
             self._wiring = Wiring(lambda: self.settings, clock, store, stored, self.disk)
             self._wiring.on_finished(self._finished)
             self._wiring.cycle.alarms = self._config_alarms
@@ -77,15 +82,33 @@ class Service:
                 len(stored.checkpoints), extra=log.fields(log.Event.STARTED),
             )  # fmt: skip
             try:
+                self._start(self._wiring, called, loaded)
                 self._live(self._wiring)
             finally:
                 self._wiring.stop()
         return 0
 
-    def _live(self, wiring: Wiring) -> None:
+    def _start(self, wiring: Wiring, called: Instant, loaded: Instant) -> None:
+        """Write the first starts and say that we are ready.
+
+        ``called`` is when the program had been loaded, ``loaded`` when the store had been read.
+        """
         wiring.start()
         wiring.cycle.first()
         self.notifier.ready("started")
+        process = wiring.procfs.read_process(os.getpid())
+        began = called if process is None else process.started(called.boot_id)
+        now = wiring.clock.now()
+        if now.seconds_since(began) >= SLOW_START:
+            self._logger.warning(
+                "slow start: %.1f s (%.1f s until the program was loaded, %.1f s for the store, "
+                "%.1f s for the first look); at a boot the kubelet waits for it, 10 s at most",
+                now.seconds_since(began), called.seconds_since(began),
+                loaded.seconds_since(called), now.seconds_since(loaded),
+                extra=log.fields(log.Event.STARTED),
+            )  # fmt: skip
+
+    def _live(self, wiring: Wiring) -> None:
         while not self._ending:
             if self._reloading:
                 self._reload(wiring)

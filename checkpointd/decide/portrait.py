@@ -112,7 +112,7 @@ def _api(scene: Scene) -> ApiStatus:
     return ApiStatus(
         state=scene.api,
         since=_api_since(scene),
-        why="" if scene.api is Api.TRUSTED else _api_why(scene),
+        why=_api_why(scene),
         address=contact.address,
         node_renewed=scene.record.node_renewed if scene.record is not None else None,
     )
@@ -137,7 +137,15 @@ def _read_since(scene: Scene) -> Iterator[Instant]:
         yield scene.observation.world.since
 
 
+def _api_says(scene: Scene) -> str:
+    why = _api_why(scene)
+    return f"{scene.api.value}: {why}" if why else scene.api.value
+
+
 def _api_why(scene: Scene) -> str:
+    """Return what is wrong with the API server, "" while it is trusted."""
+    if scene.api is Api.TRUSTED:
+        return ""
     contact = scene.observation.api_contact
     if contact.failures or contact.answered_at is None:
         return contact.why
@@ -334,7 +342,7 @@ def _answers(checkpoint: Checkpoint, findings: Findings, scene: Scene) -> Iterat
     yield AnswerStatus(
         question="what does the API server want?", answer=found.want.value,
         witnesses=(WitnessStatus(
-            source="API server", says=found.api.value, at=observation.api_contact.answered_at),),
+            source="API server", says=_api_says(scene), at=observation.api_contact.answered_at),),
     )  # fmt: skip
     yield _judged("does parent or successor run?", findings.runs, observation)
     yield _judged("does the copy run?", findings.copy_runs, observation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +106,11 @@ def _drop_ins(file: Path) -> Iterable[Path]:
 
 def _document(path: Path) -> Document:
     try:
-        with path.open("rb") as stream:
+        # A pipe in the place of a file would be waited for, for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return _unreadable(path, "is not a file")
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             return _unreadable(path, f"is longer than {MOST_BYTES} bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,12 @@ def test_a_file_that_is_no_toml_is_one_fault(content: bytes, said: str, file: Pa
     file.write_bytes(content)
     (problem,) = problems(file)
     assert said in problem.message
+
+
+def test_a_pipe_in_the_place_of_a_file_is_a_fault_and_not_waited_for(file: Path) -> None:
+    os.mkfifo(file)
+    (problem,) = problems(file)
+    assert problem.message == "is not a file"
 
 
 def test_a_file_that_was_named_and_is_not_there_is_a_fault(file: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
@@ -26,19 +27,31 @@ def enter_network(pid: int) -> None:
 def connect(pid: int, address: tuple[str, int], timeout: float) -> socket.socket:
     """Return a TCP connection made from the network namespace of process `pid`.
 
-    Namespaces belong to threads, so a thread of its own makes the connection: the socket stays in
-    the namespace that it was made in. Raises OSError as socket.create_connection does.
+    Raises OSError as socket.create_connection does.
+    """
+    return make_inside(pid, lambda: socket.create_connection(address, timeout))
+
+
+def listen(pid: int, address: tuple[str, int]) -> socket.socket:
+    """Return a TCP socket that listens in the network namespace of process `pid`."""
+    return make_inside(pid, lambda: socket.create_server(address))
+
+
+def make_inside(pid: int, make: Callable[[], socket.socket]) -> socket.socket:
+    """Make a socket in the network namespace of process `pid`; it stays there.
+
+    Namespaces belong to threads, so a thread of its own makes it.
     """
     result: list[socket.socket | OSError] = []
 
     def in_namespace() -> None:
         try:
             enter_network(pid)
-            result.append(socket.create_connection(address, timeout))
+            result.append(make())
         except OSError as error:
             result.append(error)
 
-    thread = threading.Thread(target=in_namespace, name="connect", daemon=True)
+    thread = threading.Thread(target=in_namespace, name="socket", daemon=True)
     thread.start()
     thread.join()
     outcome = result[0]

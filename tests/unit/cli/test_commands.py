@@ -194,6 +194,11 @@ def dead_zombie(node: Machine) -> None:
     node.process(builders.node().pid, started=1, state="Z")
 
 
+def stopped(node: Machine) -> None:
+    """Stop its process, as SIGSTOP does."""
+    node.process(builders.node().pid, started=1, state="T")
+
+
 def dead_other_boot(node: Machine) -> None:
     """Boot the machine anew."""
     (node.root / "boot_id").write_text("5f0c2b9a-0000-4000-8000-000000000002\n")
@@ -201,8 +206,8 @@ def dead_other_boot(node: Machine) -> None:
 
 @pytest.mark.parametrize(
     "die",
-    [dead_no_process, dead_other_process, dead_zombie, dead_other_boot],
-    ids=["no process", "other process", "zombie", "other boot"],
+    [dead_no_process, dead_other_process, dead_zombie, dead_other_boot, stopped],
+    ids=["no process", "other process", "zombie", "other boot", "stopped"],
 )
 def test_a_dead_daemon_is_said_plainly_with_the_age_of_the_picture(
     die: object, node: Machine, run: Run

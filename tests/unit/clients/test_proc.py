@@ -188,6 +188,16 @@ clusterDNS: ["10.96.0.10"]
 """
 
 
+def test_a_pipe_in_the_place_of_the_configuration_file_is_not_waited_for(
+    tree: ProcTree, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "config.yaml")
+    with kubelet(tmp_path, "--config", "config.yaml") as pid:
+        tree.add(pid)
+        with pytest.raises(SourceError, match="not a file"):
+            read(tree, pid)
+
+
 def test_a_configuration_file_in_yaml_is_read(tree: ProcTree, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG_YAML, encoding="utf-8")
     with kubelet(tmp_path, "--config", "config.yaml", "--address=0.0.0.0") as pid:

@@ -90,6 +90,11 @@ def test_a_foreign_world_lasts_since_it_answered_not_since_the_server_did() -> N
     assert (drawn.api.state, drawn.api.since) == (Api.FOREIGN, at(980))
 
 
+def test_what_is_wrong_with_the_api_server_is_told_of_each_slot_too() -> None:
+    (checkpoint,) = draw(silent(), at(1000)).checkpoints
+    assert [w.says for w in checkpoint.evidence[0].witnesses] == ["unknown: down"]
+
+
 def test_a_node_that_was_made_anew_is_in_the_picture() -> None:
     record = build.node_record(node_renewed=at(900))
     store = build.stored(build.checkpoint(), node=record)
