@@ -5,9 +5,17 @@ from __future__ import annotations
 import difflib
 
 from checkpointd.errors import UsageError
-from checkpointd.model.status import CheckpointStatus, IgnoredStatus, NodeStatus, RefusedStatus
+from checkpointd.model.status import (
+    CheckpointStatus,
+    IgnoredStatus,
+    NodeStatus,
+    RefusedStatus,
+    WaitingStatus,
+)
 
-Found = CheckpointStatus | RefusedStatus | IgnoredStatus
+Missing = RefusedStatus | WaitingStatus | IgnoredStatus
+"""A pod that carries a mark and has no checkpoint."""
+Found = CheckpointStatus | Missing
 
 
 def find(status: NodeStatus, wanted: str) -> Found:
@@ -41,7 +49,7 @@ def full_name(each: Found) -> str:
 def _all(status: NodeStatus) -> list[Found]:
     known = {(each.namespace, name) for each in status.checkpoints for name in each.names}
     # A pod that is refused now may have a checkpoint of earlier: that one tells of both.
-    others: tuple[RefusedStatus | IgnoredStatus, ...] = (*status.refused, *status.ignored)
+    others: tuple[Missing, ...] = (*status.refused, *status.waiting, *status.ignored)
     return [*status.checkpoints, *(o for o in others if (o.namespace, o.name) not in known)]
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from checkpointd.cli import ages, choose
-from checkpointd.cli.choose import Found
+from checkpointd.cli.choose import Found, Missing
 from checkpointd.cli.picture import Picture
 from checkpointd.cli.screen import Screen, Style, clean
 from checkpointd.json_fields import Json
-from checkpointd.model.status import CheckpointStatus, Health, IgnoredStatus, RefusedStatus
+from checkpointd.model.status import (
+    CheckpointStatus,
+    Health,
+    IgnoredStatus,
+    RefusedStatus,
+    WaitingStatus,
+)
 from checkpointd.store import codec
 
 STYLES = {
@@ -37,11 +43,13 @@ def bullet_lines(title: str, texts: list[str], screen: Screen, style: Style) -> 
     return ["", screen.paint(title, Style.BOLD, style), *lines]
 
 
-def refused_lines(found: RefusedStatus | IgnoredStatus, screen: Screen) -> list[str]:
+def refused_lines(found: Missing, screen: Screen) -> list[str]:
     """Say why a pod that carries a mark has no checkpoint."""
     name = choose.full_name(found)
     if isinstance(found, IgnoredStatus):
         return screen.wrap(f"{name}: its mark does not count: {found.note}")
+    if isinstance(found, WaitingStatus):
+        return screen.wrap(f"{name}: marked, no checkpoint yet: {found.why}")
     lines = screen.wrap(f"{name}: marked, but NOT checkpointed:")
     for refusal in found.refusals:
         lines += screen.wrap(f"{refusal.field}: {refusal.reason}", "  - ", "    ")
@@ -70,7 +78,12 @@ def generation_text(checkpoint: CheckpointStatus) -> str:
 
 def document(found: Found) -> Json:
     """Return one pod as ``--json`` shows it, under a key that says what it is."""
-    kind = {CheckpointStatus: "checkpoint", RefusedStatus: "refused", IgnoredStatus: "ignored"}
+    kind = {
+        CheckpointStatus: "checkpoint",
+        RefusedStatus: "refused",
+        WaitingStatus: "waiting",
+        IgnoredStatus: "ignored",
+    }
     return {kind[type(found)]: codec.encode(found)}
 
 

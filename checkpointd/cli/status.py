@@ -9,6 +9,7 @@ from pathlib import Path
 from checkpointd.cli import ages, choose, explain, picture, report, screen
 from checkpointd.cli.picture import Picture
 from checkpointd.cli.screen import Screen, Style
+from checkpointd.model.checkpoint import Phase
 from checkpointd.model.evidence import Is
 from checkpointd.model.status import CheckpointStatus, SourceState, SourceStatus
 from checkpointd.store import status as status_file
@@ -58,6 +59,7 @@ def node_lines(seen: Picture, on: Screen) -> list[str]:
         *_checkpoint_lines(seen, on),
         *report.bullet_lines("ALARMS", _alarms(seen), on, Style.RED),
         *_refused_lines(seen, on),
+        *report.bullet_lines(_waiting_title(seen), _waiting(seen), on, Style.YELLOW),
         *report.bullet_lines(
             "MARKS THAT DO NOT COUNT",
             [f"{each.namespace}/{each.name}: {each.note}" for each in status.ignored],
@@ -161,6 +163,17 @@ def _refused_lines(seen: Picture, on: Screen) -> list[str]:
     if status.refused:
         lines += ["", on.paint("REFUSED", Style.BOLD, Style.YELLOW)]
     return lines + [line for each in status.refused for line in report.refused_lines(each, on)]
+
+
+def _waiting_title(seen: Picture) -> str:
+    gone = (Phase.TOMBSTONE, Phase.REMOVED)
+    stored = sum(each.phase not in gone for each in seen.status.checkpoints)
+    marked = stored + len(seen.status.refused) + len(seen.status.waiting)
+    return f"WAITING: {stored} of {marked} marked pods have a checkpoint"
+
+
+def _waiting(seen: Picture) -> list[str]:
+    return [f"{each.namespace}/{each.name}: {each.why}" for each in seen.status.waiting]
 
 
 def _orders(seen: Picture) -> list[str]:

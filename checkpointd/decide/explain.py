@@ -20,6 +20,9 @@ from checkpointd.model.pods import ApiPod
 NODE_USER = "system:node:"
 """k8s.io/kubernetes/pkg/auth/nodeidentifier/default.go: how a node's user is named."""
 
+WAITING_FOR = 120.0
+"""Seconds after which a pod without a checkpoint is an alarm: volumes are set up in moments."""
+
 NOTE = "note"
 """The rule of a reason on the node that only tells what is odd."""
 
@@ -190,7 +193,23 @@ def _waiting_sentence(pod: ApiPod, used: int, scene: Scene) -> str:
             f"{pod.name} is not checkpointed: the namespace has its {used} checkpoints already "
             "([selection] max-pods)"
         )
+    if isinstance(reading, Unknown) and scene.now.seconds_since(reading.since) >= WAITING_FOR:
+        return f"{pod.name} is not checkpointed yet: {reading.why}"
     return ""
+
+
+def why_waiting(pod: ApiPod, scene: Scene) -> str:
+    """Say what the first checkpoint of a pod waits for; "" where it is refused."""
+    reading = scene.observation.candidates.get(pod.uid)
+    if reading is None:
+        return NOT_YET_READ
+    if isinstance(reading, Unknown):
+        return reading.why
+    if isinstance(reading.value, Refused):
+        return ""
+    if not is_seen_here(pod, scene):
+        return "neither the kubelet nor the runtime has it yet"
+    return "it is about to be written"
 
 
 def is_seen_here(pod: ApiPod, scene: Scene) -> bool:

@@ -35,6 +35,7 @@ from checkpointd.model.status import (
     RuntimeStatus,
     SourceState,
     SourceStatus,
+    WaitingStatus,
     WitnessStatus,
 )
 
@@ -91,6 +92,7 @@ def _node(
         sources=tuple(_sources(observation, scene.policy)),
         checkpoints=checkpoints,
         refused=tuple(status for _, status in refused),
+        waiting=tuple(_waiting(stored, scene)),
         ignored=tuple(_ignored(scene)),
         orders=tuple(
             OrderStatus(target=target, order=order)
@@ -238,6 +240,13 @@ def _refused(stored: Stored, scene: Scene) -> Iterator[tuple[ApiPod, RefusedStat
                 namespace=pod.namespace, name=pod.name, refusals=reading.value.refusals
             )
             yield pod, status
+
+
+def _waiting(stored: Stored, scene: Scene) -> Iterator[WaitingStatus]:
+    for pod in newcomers.find(stored, scene):
+        why = explain.why_waiting(pod, scene)
+        if why:
+            yield WaitingStatus(namespace=pod.namespace, name=pod.name, why=why)
 
 
 def _ignored(scene: Scene) -> Iterator[IgnoredStatus]:

@@ -210,6 +210,15 @@ class RefusedStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingStatus:
+    """Name a marked pod that has no checkpoint yet, and what it waits for."""
+
+    namespace: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredStatus:
     """Name a pod whose mark does not count, and why."""
 
@@ -249,6 +258,7 @@ class NodeStatus:
     sources: tuple[SourceStatus, ...] = ()
     checkpoints: tuple[CheckpointStatus, ...] = ()
     refused: tuple[RefusedStatus, ...] = ()
+    waiting: tuple[WaitingStatus, ...] = ()
     ignored: tuple[IgnoredStatus, ...] = ()
     orders: tuple[OrderStatus, ...] = ()
     alarms: tuple[str, ...] = ()
@@ -262,6 +272,7 @@ class NodeStatus:
         if Health.SERVING in each:
             return Health.SERVING
         unknown = any(s.needed and s.state is SourceState.UNKNOWN for s in self.sources)
-        if self.alarms or self.refused or unknown or self.api.state is not Api.TRUSTED:
+        unguarded = self.alarms or self.refused or self.waiting
+        if unguarded or unknown or self.api.state is not Api.TRUSTED:
             return Health.DEGRADED
         return Health.DEGRADED if Health.DEGRADED in each else Health.HEALTHY

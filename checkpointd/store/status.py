@@ -25,6 +25,7 @@ def to_json(status: NodeStatus) -> Json:
         "checkpoints": len(status.checkpoints),
         "active": sum(each.phase.is_active for each in status.checkpoints),
         "refused": len(status.refused),
+        "waiting": len(status.waiting),
     }
     return {**body, "schema": SCHEMA, "health": status.health.value, "counts": counts}
 

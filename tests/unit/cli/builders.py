@@ -29,6 +29,7 @@ from checkpointd.model.status import (
     RuntimeStatus,
     SourceState,
     SourceStatus,
+    WaitingStatus,
     WitnessStatus,
 )
 from checkpointd.store import status as status_file
@@ -113,6 +114,11 @@ def refused() -> RefusedStatus:
     )
 
 
+def waiting() -> WaitingStatus:
+    """Return a marked pod that has no checkpoint yet."""
+    return WaitingStatus(namespace="kube-system", name="dns-1", why="volume certs: not filled yet")
+
+
 def node(*checkpoints: CheckpointStatus, now: Instant = NOW) -> NodeStatus:
     """Return a healthy node."""
     return NodeStatus(
@@ -138,6 +144,7 @@ def everything(now: Instant = NOW) -> NodeStatus:
     return dataclasses.replace(
         node(serving(now=now), checkpoint("pod.dns", now), now=now),
         refused=(refused(),),
+        waiting=(waiting(),),
         ignored=(IgnoredStatus(namespace="edge", name="web", note="not a listed namespace"),),
         orders=(OrderStatus(target="node", order=Override(verb=Verb.HOLD, until="", reason="x")),),
         alarms=("the configuration is faulty: the last good one holds",),

@@ -110,6 +110,7 @@ def test_status_is_one_for_all_that_leaves_a_pod_unguarded(
         "source": dataclasses.replace(good, sources=(source,)),
         "api": dataclasses.replace(good, api=api),
         "refused": dataclasses.replace(good, refused=(builders.refused(),)),
+        "waiting": dataclasses.replace(good, waiting=(builders.waiting(),)),
         "refused now": dataclasses.replace(
             good, checkpoints=(dataclasses.replace(one, refusal="spec.x: no"),)
         ),
@@ -120,6 +121,19 @@ def test_status_is_one_for_all_that_leaves_a_pod_unguarded(
     node.write(worse[what])
     ran = run("status")
     assert (ran.code, "worker-1: degraded" in ran.out) == (1, True)
+
+
+def test_b14_status_counts_the_marked_pods_that_have_no_checkpoint_yet(
+    node: Machine, run: Run
+) -> None:
+    good = builders.node(now=node.now())
+    node.write(dataclasses.replace(good, waiting=(builders.waiting(),)))
+    shown = run("status").out
+    assert "0 of 1 marked pods have a checkpoint" in shown
+    assert "kube-system/dns-1: volume certs: not filled yet" in shown
+    told = run("explain", "dns-1")
+    assert "no checkpoint yet: volume certs: not filled yet" in told.out
+    assert run("status", "dns-1").code == 1
 
 
 def test_an_optional_source_that_is_unknown_is_shown_and_not_held_against_the_node(
@@ -302,7 +316,7 @@ def test_json_carries_the_file_and_what_only_a_reader_knows(node: Machine, run: 
     found = parse_object(ran.out, "out")
     assert ran.code == 2
     assert (found["schema"], found["daemon_alive"]) == (1, True)
-    assert found["counts"] == {"checkpoints": 2, "active": 1, "refused": 1}
+    assert found["counts"] == {"checkpoints": 2, "active": 1, "refused": 1, "waiting": 1}
     assert text(found, "health") == "a copy is active"
 
 

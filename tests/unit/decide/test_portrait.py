@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from checkpointd.decide import plan, portrait
 from checkpointd.model.checkpoint import Checkpoint, Phase
 from checkpointd.model.evidence import Api
@@ -9,7 +13,7 @@ from checkpointd.model.moments import Instant
 from checkpointd.model.observation import Observation, Override, Verb
 from checkpointd.model.status import Health, NextStatus, NodeStatus
 from tests.builders import observations as build
-from tests.builders.observations import at, seen, silent
+from tests.builders.observations import at, seen, silent, unknown
 
 
 def draw(observation: Observation, now: Instant, not_before: Instant | None = None) -> NodeStatus:
@@ -100,3 +104,30 @@ def test_a_node_that_was_made_anew_is_in_the_picture() -> None:
     store = build.stored(build.checkpoint(), node=record)
     made = plan.make(build.observation(), store, build.POLICY, at(1000))
     assert portrait.portray(made, store).status.api.node_renewed == at(900)
+
+
+RENDERED = seen(build.candidate(build.pod()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"candidates": {"uid-api-1": unknown("volume certs: not filled yet")}}, "not filled yet"),
+        ({}, "not yet read"),
+        (
+            {"candidates": {"uid-api-1": RENDERED}, "kubelet_list": build.listing()},
+            "neither the kubelet nor the runtime has it yet",
+        ),
+    ],
+)
+def test_b14_a_marked_pod_that_has_no_checkpoint_yet_is_in_the_picture(
+    fields: dict[str, Any], why: str
+) -> None:
+    pod = build.pod()
+    world = build.observation(pod, **fields)
+    store = build.stored()
+    status = portrait.portray(plan.make(world, store, build.POLICY, at(1000)), store).status
+    (waiting,) = status.waiting
+    assert (waiting.namespace, waiting.name) == (pod.namespace, pod.name)
+    assert why in waiting.why
+    assert status.health is Health.DEGRADED
