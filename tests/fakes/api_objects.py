@@ -183,6 +183,12 @@ class ObjectStore:
             ]
             return found, self.version
 
+    def last_change(self, resource: str) -> int:
+        """Return the version of the last change of a resource, 0 where that is forgotten."""
+        with self.changed:
+            changes = (c.version for c in reversed(self._history) if c.resource == resource)
+            return next(changes, 0)
+
     def changes_after(self, version: int) -> tuple[Change, ...] | None:
         """Return the changes after ``version``; None where the history does not reach back.
 

@@ -190,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
             objects, version = store.list(target.resource, target.namespace)
             for one in api_objects.select(objects, selector):
                 self._send_event("ADDED", one)
-        bookmarks = query.get("allowWatchBookmarks") == "true"
+        bookmarks, start = query.get("allowWatchBookmarks") == "true", version
         until = time.monotonic() + float(query.get("timeoutSeconds", "1800"))
         bookmark = self._next_bookmark(until)
         while time.monotonic() < until:
@@ -205,8 +205,11 @@ class Handler(BaseHTTPRequestHandler):
                 break
             if time.monotonic() >= bookmark:
                 bookmark = self._next_bookmark(until)
-                if bookmarks:
-                    self._send_event("BOOKMARK", _bookmark(target.resource, version))
+                reached = store.last_change(target.resource)
+                # k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go, process: only what is newer
+                # than where the watch began. So there is none while no such object changes.
+                if bookmarks and reached > start:
+                    self._send_event("BOOKMARK", _bookmark(target.resource, reached))
         self._end_chunks()
 
     def _next_bookmark(self, until: float) -> float:

@@ -100,9 +100,9 @@ def parse(path: Path, node_name: str) -> Pod:
     if len(content) > _LONGEST:
         raise RefusedError("larger than 10 MiB")
     try:
-        # JSON is YAML. K:config/common.go: tryDecodeSinglePod.
-        value: object = yaml.safe_load(content)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        # K:config/common.go, tryDecodeSinglePod. PyYAML itself stumbles over odd scalars.
+        value: object = _load(content)
+    except (ValueError, LookupError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise RefusedError(f"neither JSON nor YAML: {error}") from error
     pod = cast("Pod", value)
     if not isinstance(value, dict) or pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
@@ -113,6 +113,13 @@ def parse(path: Path, node_name: str) -> Pod:
     if references:
         raise RefusedError(f"static pods may not reference {', '.join(references)}")
     return _apply_defaults(pod, path, node_name)
+
+
+def _load(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return yaml.safe_load(content)
 
 
 def api_references(spec: Pod) -> Iterator[str]:

@@ -194,6 +194,7 @@ def test_bookmarks_keep_a_quiet_watch_alive(server: ApiServer, handed: Handed) -
     server.bookmark_every = 0.02
     with Watching(handed, Patience(quiet=5.0, answers_apart=0.0)) as watching:
         watching.names()
+        server.store.create("pods", bound_pod("elsewhere", node_name="node-2"))
         watching.posted.wait_for(ApiAnswered)
     assert server.count("/api/v1/pods", watch=True) == 1
 
@@ -374,6 +375,8 @@ def test_h12_a_steady_state_asks_for_nothing(server: ApiServer, handed: Handed) 
     server.bookmark_every = 0.02
     with Watching(handed, Patience(answers_apart=0.0)) as watching:
         watching.names()
+        # Bookmarks come once any pod changes, of whatever node.
+        server.store.create("pods", bound_pod("elsewhere", node_name="node-2"))
         watching.posted.wait_for(ApiAnswered)
     paths = [(request.path, request.is_watch) for request in server.requests]
     assert paths == [
