@@ -118,7 +118,8 @@ def resume(before: Observation, now: Instant, seconds: float) -> Observation:
 def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) -> Observation:
     """Drop what is no longer needed: file bytes that are stored, answers that nobody asks for.
 
-    Why something could not be read is no news once nobody asks for it.
+    Why something could not be read is no news once nobody asks for it; what ran, and which images
+    were there, is no answer to whoever asks next.
     """
     topics = {question.topic for question in questions}
     before = _shelve(before, topics)
@@ -141,9 +142,9 @@ def tidy(before: Observation, stored: Stored, questions: frozenset[Question]) ->
 def _shelve(before: Observation, asked: Collection[Topic]) -> Observation:
     lease = before.lease if Topic.LEASE in asked else _shelved(before.lease)
     running_pods = (
-        before.running_pods if Topic.RUNNING_PODS in asked else _shelved(before.running_pods)
+        before.running_pods if Topic.RUNNING_PODS in asked else _forgotten(before.running_pods)
     )
-    images = before.images if Topic.IMAGES in asked else _shelved(before.images)
+    images = before.images if Topic.IMAGES in asked else _forgotten(before.images)
     known = (before.lease, before.running_pods, before.images)
     if all(new is old for new, old in zip((lease, running_pods, images), known, strict=True)):
         return before
@@ -154,6 +155,11 @@ def _shelved(reading: Seen[T] | Unknown) -> Seen[T] | Unknown:
     if isinstance(reading, Seen) or reading.why == NOT_YET_READ:
         return reading
     return Unknown(NOT_YET_READ, reading.since)
+
+
+def _forgotten(reading: Seen[T] | Unknown) -> Seen[T] | Unknown:
+    """Forget what is read only while it is asked for: by the next time it may long be otherwise."""
+    return Unknown(NOT_YET_READ, reading.at) if isinstance(reading, Seen) else _shelved(reading)
 
 
 def _without_bytes(

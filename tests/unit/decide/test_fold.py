@@ -269,3 +269,12 @@ def test_why_something_was_not_read_is_no_news_once_nobody_asks_for_it() -> None
     assert (kept.lease, kept.images) == (failed, failed)
     assert kept.running_pods == unknown(facts.NOT_YET_READ, 900)
     assert fold.tidy(kept, build.stored(), asked) is kept
+
+
+def test_what_ran_when_somebody_last_asked_is_no_answer_the_next_time() -> None:
+    """An old "it does not run" would start a copy beside a pod that was started since."""
+    world = replace(WELL, running_pods=seen(frozenset({"a"})), images=seen(frozenset({"b"})))
+    asked = frozenset({Question(Topic.RUNNING_PODS), Question(Topic.IMAGES)})
+    assert fold.tidy(world, build.stored(), asked) is world
+    later = fold.tidy(world, build.stored(), frozenset())
+    assert later.running_pods == later.images == unknown(facts.NOT_YET_READ, 999)
