@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
     def __init__(self, connection: socket.socket, api: ApiServer) -> None:
         self.api = api
         self.user = ""
-        self.watches_ended = 0
+        self.watches_ended = self.version_before = 0
         # The base class asks nothing of its server.
         super().__init__(connection, ("", 0), cast("BaseServer", None))
 
@@ -59,8 +59,9 @@ class Handler(BaseHTTPRequestHandler):
             self.command, url.path, url.query, self.user, self.headers.get("User-Agent", "")
         )
         with self.api.store.changed:
-            # Before anybody can see the request and end its watch.
+            # Before anybody can see the request, and end its watch or change something.
             self.watches_ended = self.api.watch_end
+            self.version_before = self.api.store.version
             with self.api.lock:
                 self.api.requests.append(request)
             self.api.store.changed.notify_all()
@@ -190,7 +191,8 @@ class Handler(BaseHTTPRequestHandler):
             objects, version = store.list(target.resource, target.namespace)
             for one in api_objects.select(objects, selector):
                 self._send_event("ADDED", one)
-        bookmarks, start = query.get("allowWatchBookmarks") == "true", version
+        bookmarks = query.get("allowWatchBookmarks") == "true"
+        start = max(version, self.version_before)
         until = time.monotonic() + float(query.get("timeoutSeconds", "1800"))
         bookmark = self._next_bookmark(until)
         while time.monotonic() < until:
@@ -207,7 +209,7 @@ class Handler(BaseHTTPRequestHandler):
                 bookmark = self._next_bookmark(until)
                 reached = store.last_change(target.resource)
                 # k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go, process: only what is newer
-                # than where the watch began. So there is none while no such object changes.
+                # than all when the watch was opened. There is none while no such object changes.
                 if bookmarks and reached > start:
                     self._send_event("BOOKMARK", _bookmark(target.resource, reached))
         self._end_chunks()

@@ -194,6 +194,7 @@ def test_bookmarks_keep_a_quiet_watch_alive(server: ApiServer, handed: Handed) -
     server.bookmark_every = 0.02
     with Watching(handed, Patience(quiet=5.0, answers_apart=0.0)) as watching:
         watching.names()
+        wait_for_watch(server, 1)
         server.store.create("pods", bound_pod("elsewhere", node_name="node-2"))
         watching.posted.wait_for(ApiAnswered)
     assert server.count("/api/v1/pods", watch=True) == 1
@@ -375,6 +376,7 @@ def test_h12_a_steady_state_asks_for_nothing(server: ApiServer, handed: Handed) 
     server.bookmark_every = 0.02
     with Watching(handed, Patience(answers_apart=0.0)) as watching:
         watching.names()
+        wait_for_watch(server, 1)
         # Bookmarks come once any pod changes, of whatever node.
         server.store.create("pods", bound_pod("elsewhere", node_name="node-2"))
         watching.posted.wait_for(ApiAnswered)
