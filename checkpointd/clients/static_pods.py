@@ -201,6 +201,12 @@ def _read_content(path: Path) -> bytes:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise SourceError("a directory: the kubelet skips it")
+        if stat.S_ISFIFO(mode):
+            # pkg/kubelet/config/file_linux.go, consumeWatchEvent opens what appears as it is.
+            raise SourceError(
+                "a FIFO: a kubelet that sees one appear opens it, waits for ever and reads no other"
+                " manifest: remove it and restart the kubelet"
+            )
         if not stat.S_ISREG(mode):
             raise SourceError("not a regular file: the kubelet refuses it")
         with open(descriptor, "rb", closefd=False) as file:

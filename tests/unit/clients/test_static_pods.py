@@ -147,6 +147,7 @@ def test_d2_what_is_no_file_is_named_as_a_problem(tmp_path: Path) -> None:
         ("dir", "fifo", "gone", "huge", "loop", "socket"), ""
     )
     assert all(file.problem for file in files.values())
+    assert "restart the kubelet" in files["fifo"].problem
 
 
 def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
