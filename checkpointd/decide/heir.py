@@ -77,8 +77,10 @@ def _may_start(
     if not _kubelet_acts(managed, scene) or not _has_images(heir, scene):
         return False
     slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > SLOW_STOP
+    # Without its API server the kubelet could not read what the other's volumes are made of.
+    early = slow and not checkpoint.serves_api
     ready = runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
-    return (slow or ready) and _tries_soon(checkpoint, heir, runtime, scene)
+    return (early or ready) and _tries_soon(checkpoint, heir, runtime, scene)
 
 
 def _tries_soon(checkpoint: Checkpoint, heir: Word, runtime: Runtime, scene: Scene) -> bool:

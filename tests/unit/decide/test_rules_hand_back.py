@@ -192,14 +192,18 @@ def test_b11_e5_a_blocking_copy_goes_as_soon_as_the_api_is_trusted() -> None:
     assert phase_of(run(bare, copy), copy) is Phase.YIELDING
 
 
-@pytest.mark.parametrize(("took", "goes"), [(0.5, False), (0.6, True)])
-def test_a_copy_that_was_slow_to_end_goes_when_the_other_is_bound(
-    took: float,
-    goes: bool,
+@pytest.mark.parametrize(
+    ("took", "serves", "goes"), [(0.5, False, False), (0.6, False, True), (0.6, True, False)]
+)
+def test_a_copy_that_was_slow_to_end_goes_when_the_other_is_bound_but_for_the_api_server(
+    took: float, serves: bool, goes: bool
 ) -> None:
-    copy = serving(stop_seconds=took)
+    # Without the API server the kubelet could not read the files of the other's volumes.
+    copy = serving(stop_seconds=took, serves_api=serves)
     world = beside(copy, runtime=build.runtime(COPY_UID))
     assert (phase_of(run(world, copy), copy) is Phase.YIELDING) is goes
+    ready = beside(copy)
+    assert phase_of(run(ready, copy), copy) is Phase.YIELDING
 
 
 def test_b3_b11_a_copy_of_a_deleted_pod_goes_at_once_for_its_successor() -> None:
