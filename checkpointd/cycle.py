@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from checkpointd import log
 from checkpointd.act import telling
 from checkpointd.clock import Clock
-from checkpointd.decide import fold, plan, portrait
+from checkpointd.decide import fold, plan, portrait, tidying
 from checkpointd.decide.plan import Plan
 from checkpointd.decide.portrait import Picture
 from checkpointd.errors import StoreError
@@ -220,7 +220,7 @@ class Cycle:
         made = _with_faults(made, self.world.find_faults())
         decision = made.decision
         self._pace(made, outcomes)
-        self.observation = fold.tidy(self.observation, self.stored, decision.questions)
+        self.observation = tidying.tidy(self.observation, self.stored, decision.questions)
         self.world.ask(decision.questions)
         self._tell(decision, outcomes)
         self._show(made)

@@ -9,7 +9,7 @@ from checkpointd.decide.scene import Scene
 from checkpointd.model import permissions
 from checkpointd.model.decision import Reason, Severity
 from checkpointd.model.moments import Seen, Unknown
-from checkpointd.model.observation import NAMESPACE_ANCHOR, Observation
+from checkpointd.model.observation import Observation
 from checkpointd.model.permissions import Permission
 
 TOLD_BY_WHY = (permissions.GET_LEASE, permissions.GET_DAEMON_SET)
@@ -27,8 +27,7 @@ def reasons(scene: Scene) -> Iterator[Reason]:
 
 
 def _find_denied(observation: Observation) -> Iterator[Permission]:
-    world = observation.world
-    if isinstance(world, Seen) and world.value.anchor in ("", NAMESPACE_ANCHOR):
+    if observation.service_denied:
         yield permissions.GET_SERVICE
     failures = [reading.why for reading in _readings(observation) if isinstance(reading, Unknown)]
     for permission in TOLD_BY_WHY:

@@ -235,7 +235,8 @@ class Observation:
     has answered without a break. ``kubelet_in_boot`` and ``runtime_in_boot`` say whether such a
     process may have been there since the boot, ``thawed`` when a shutdown was last cancelled.
     ``exits`` says, by container id, when the runtime first showed it exited. ``api_user`` is whom
-    our credentials stand for, "" where they do not say.
+    our credentials stand for, "" where they do not say. ``service_denied`` is whether Service
+    default/kubernetes could not be read for want of permission, when a world was last read.
     """
 
     boot_id: str
@@ -269,6 +270,7 @@ class Observation:
     api_user: str = ""
     manifest_problem: str = ""
     manifest_notes: tuple[str, ...] = ()
+    service_denied: bool = False
 
 
 # ---- facts: what a source thread posts; the fold merges each into the Observation ---------------

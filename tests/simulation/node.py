@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkpointd.decide import decide, fold, plan, portrait, slots
+from checkpointd.decide import decide, fold, plan, portrait, slots, tidying
 from checkpointd.decide.plan import Plan
 from checkpointd.decide.portrait import Picture
 from checkpointd.decide.slots import SlotPlan
@@ -109,7 +109,7 @@ class Node(Sources):
             if not self._perform(decision.actions):
                 self.restart_daemon()
                 return None
-            observation = fold.tidy(observation, self.stored, decision.questions)
+            observation = tidying.tidy(observation, self.stored, decision.questions)
             self.questions = decision.questions
             if decision.look_again.seconds > self.now:
                 break

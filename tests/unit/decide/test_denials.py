@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from checkpointd.decide import explain
+from checkpointd.decide import explain, fold
 from checkpointd.model import permissions
-from checkpointd.model.observation import NAMESPACE_ANCHOR
+from checkpointd.model.observation import NAMESPACE_ANCHOR, WorldRead
 from checkpointd.model.permissions import Permission
 from checkpointd.model.pods import Slot
+from checkpointd.model.policy import Times
 from tests.builders import observations as build
-from tests.builders.observations import run, unknown
+from tests.builders.observations import run, seen, unknown
 
 UID = build.pod().uid
 SLOT = Slot("kube-system", "ds.api")
@@ -36,9 +37,19 @@ def test_nothing_is_told_where_nothing_is_denied() -> None:
 
 
 @pytest.mark.parametrize("anchor", ["", NAMESPACE_ANCHOR])
-def test_a_service_that_may_not_be_read(anchor: str) -> None:
-    world = build.world(anchor=anchor, anchor_uid="")
-    assert notes(world=world) == [permissions.GET_SERVICE.explain_denial()]
+def test_a_service_that_may_not_be_read_is_told_until_it_may_and_not_only_until_an_outage(
+    anchor: str,
+) -> None:
+    denied = WorldRead(seen(build.world(anchor=anchor, anchor_uid="")))
+    granted = WorldRead(seen(build.world()))
+    told = [permissions.GET_SERVICE.explain_denial()]
+    for facts, expected in (
+        ([denied], told),
+        ([denied, WorldRead(unknown())], told),
+        ([denied, WorldRead(unknown()), granted], []),
+    ):
+        after = fold.fold(build.observation(), facts, build.NOW, Times())
+        assert notes(world=after.world, service_denied=after.service_denied) == expected
 
 
 def test_daemon_sets_and_leases_that_may_not_be_read_are_told_once() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkpointd.decide import fold, scene
+from checkpointd.decide import fold, scene, tidying
 from checkpointd.model import observation as facts
 from checkpointd.model.checkpoint import NodeRecord
 from checkpointd.model.decision import Question, Topic
@@ -234,7 +234,7 @@ def test_processes_that_were_seen_are_remembered_sandboxes_are_not() -> None:
 
 def test_file_bytes_that_are_stored_are_dropped() -> None:
     world = replace(WELL, candidates={"uid-api-1": seen(build.candidate())})
-    kept = fold.tidy(world, build.stored(build.checkpoint()), frozenset())
+    kept = tidying.tidy(world, build.stored(build.checkpoint()), frozenset())
     assert kept.candidates == {}
 
 
@@ -265,16 +265,16 @@ def test_why_something_was_not_read_is_no_news_once_nobody_asks_for_it() -> None
     failed = unknown("refused", 900)
     world = replace(WELL, lease=failed, running_pods=failed, images=failed)
     asked = frozenset({Question(Topic.LEASE), Question(Topic.IMAGES)})
-    kept = fold.tidy(world, build.stored(), asked)
+    kept = tidying.tidy(world, build.stored(), asked)
     assert (kept.lease, kept.images) == (failed, failed)
     assert kept.running_pods == unknown(facts.NOT_YET_READ, 900)
-    assert fold.tidy(kept, build.stored(), asked) is kept
+    assert tidying.tidy(kept, build.stored(), asked) is kept
 
 
 def test_what_ran_when_somebody_last_asked_is_no_answer_the_next_time() -> None:
     """An old "it does not run" would start a copy beside a pod that was started since."""
     world = replace(WELL, running_pods=seen(frozenset({"a"})), images=seen(frozenset({"b"})))
     asked = frozenset({Question(Topic.RUNNING_PODS), Question(Topic.IMAGES)})
-    assert fold.tidy(world, build.stored(), asked) is world
-    later = fold.tidy(world, build.stored(), frozenset())
+    assert tidying.tidy(world, build.stored(), asked) is world
+    later = tidying.tidy(world, build.stored(), frozenset())
     assert later.running_pods == later.images == unknown(facts.NOT_YET_READ, 999)
