@@ -49,6 +49,7 @@ class Teller:
         self._alarms: dict[tuple[Slot | None, str], Reason] = {}
         self._failures: set[tuple[Slot | None, str]] = set()
         self._faults: set[str] = set()
+        self._told_of_contact = False
         self._useless = False
         self._node_uid = ""
         self._marks: Mapping[str, str] = {}
@@ -157,8 +158,11 @@ class Teller:
             self._source(name, old, new)
 
     def _contact(self, before: ApiContact, after: ApiContact) -> None:
-        if before.reached == after.reached:
+        """Tell when contact comes or goes, and once if there has been none since the start."""
+        fails = not after.reached and after.failures > 0 and after.why != ""
+        if before.reached == after.reached and (self._told_of_contact or not fails):
             return
+        self._told_of_contact = True
         self._useless = False
         if after.reached:
             extra = log.fields(log.Event.SOURCE_BACK)

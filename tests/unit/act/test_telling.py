@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -52,6 +53,27 @@ def test_a_shutdown_is_told_when_it_begins_and_when_it_is_cancelled(
     assert [record.getMessage() for record in caplog.records] == [
         "frozen: the machine goes down",
         "over: frozen: the machine goes down",
+    ]
+
+
+def test_an_api_server_that_has_not_answered_since_the_start_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER)
+    silent = build.observation(api=build.contact(reached=False, failures=0, why=""))
+    failing = [
+        build.observation(api=build.contact(reached=False, failures=number, why=why))
+        for number, why in ((1, "HTTP 403"), (2, "HTTP 403"), (3, "refused"))
+    ]
+    well = build.observation(api=build.contact(address="10.0.0.1:6443"))
+    looks = [silent, silent, *failing, well, failing[2]]
+    teller = Teller()
+    for before, after in pairwise(looks):
+        teller.observation(before, after, PATIENCE)
+    assert [record.getMessage() for record in caplog.records] == [
+        "API server: no answer: HTTP 403",
+        "API server: answers (10.0.0.1:6443)",
+        "API server: no answer: refused",
     ]
 
 
