@@ -275,6 +275,8 @@ class Handler(BaseHTTPRequestHandler):
     def _read_body(self) -> Object:
         length = int(self.headers.get("Content-Length", "0"))
         content = self.rfile.read(length) if length else b"{}"
+        if length and len(content) < length:
+            raise ConnectionResetError("the client ended in the middle of its request")
         return cast("Object", json.loads(content))
 
     def _send(self, code: int, body: Any) -> None:
