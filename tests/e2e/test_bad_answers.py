@@ -190,7 +190,7 @@ def wait_until_well(node: Gated) -> None:
             raise NotYetError(text)
         return True
 
-    wait_for("all is as before", is_well, 30, 0.2)
+    wait_for("all is as before", is_well, 60, 0.2)
 
 
 @pytest.mark.parametrize("case", [*LOST, *ANSWERING], ids=lambda case: case.name)
@@ -283,7 +283,7 @@ def test_bad_answers_stop_no_copy_and_touch_no_manifest(node: Gated) -> None:
     spoil_kubelet(node, faulty_api.pass_on)
     node.connect_kubelet()
     for name, slot in zip(node.pods, SLOTS, strict=True):
-        node.daemon.wait_until_stored(slot, node.pods[name], 90)
+        node.daemon.wait_until_stored(slot, node.pods[name], 180)
     wait_until_well(node)
     assert node.daemon.copies() == []
     assert all(len(found) == 1 for found in processes(node).values())
