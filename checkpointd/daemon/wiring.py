@@ -134,7 +134,7 @@ class Wiring:
             KubeletSource(post, clock, self._kubelet_clients),
             CandidateThread(post, clock, surroundings),
             self.watch,
-            ApiLook(post, clock, self._access(), self.watch.check_credentials),
+            ApiLook(post, clock, self._access(), self.watch.check_credentials, self.watch.compare),
         )
 
     # ---- life ------------------------------------------------------------------------------------

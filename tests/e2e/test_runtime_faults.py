@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -113,9 +114,8 @@ def test_a_daemon_that_stopped_in_the_midst_of_a_hand_back_ends_it(node: Gated) 
     manifests.wait_for(prefix, appeared=False, since=begun, timeout=90)
     stop_daemon(node)
     for name in node.pods:
-        successor = wait_for(
-            f"{name} is Ready", lambda name=name: workloads.ready_pod(node.cluster, name), 90
-        )
+        ready = partial(workloads.ready_pod, node.cluster, name)
+        successor = wait_for(f"{name} is Ready", ready, 90)
         node.daemon.wait_until_stored(f"ds.{name}", successor, 90)
         measure.only_process(node.machine, objects.text(successor, "metadata", "uid"))
     assert node.daemon.copies() == []

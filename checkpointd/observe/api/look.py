@@ -39,7 +39,8 @@ LEASE_NAMESPACE = "kube-node-lease"
 class ApiLook(SourceThread):
     """Answer CONFIRM_LIST, OWNER and LEASE, each on a connection of this round's own.
 
-    It says nothing of contact: that is for the watch. ``check`` is called in each round.
+    It says nothing of contact: that is for the watch. ``check`` is called in each round, and
+    ``compare`` with the UIDs of each consistent LIST.
     """
 
     topics = frozenset({Topic.CONFIRM_LIST, Topic.OWNER, Topic.LEASE})
@@ -50,9 +51,11 @@ class ApiLook(SourceThread):
         clock: Clock,
         access: ApiAccess,
         check: Callable[[], None] = lambda: None,
+        compare: Callable[[frozenset[str]], None] = lambda _uids: None,
     ) -> None:
         super().__init__("api-look", post, clock)
         self._check = check
+        self._compare = compare
         self._access = access
         self._client = KubeClient(access.credentials, access.timeouts)
         self._schedule = Schedule()
@@ -98,6 +101,7 @@ class ApiLook(SourceThread):
             case Topic.CONFIRM_LIST:
                 uids = self._confirm(at)
                 self.post(ListConfirmed(seen(uids, at)))
+                self._compare(uids)
             case Topic.OWNER:
                 owner = self._of_known_world(lambda: self._read_owner(question), at)
                 self.post(OwnerRead(_slot_of(question), seen(owner, at)))

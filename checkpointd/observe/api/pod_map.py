@@ -37,6 +37,11 @@ class PodMap:
         self._logged: frozenset[str] = frozenset()
         self._all: tuple[ApiPod, ...] = ()
 
+    @property
+    def uids(self) -> frozenset[str]:
+        """Return the UIDs of all pods, those that cannot be read too."""
+        return frozenset(self._pods) | frozenset(self._unreadable)
+
     def replace(self, listed: Iterable[ApiPod | Unreadable]) -> None:
         """Take over a whole list."""
         before, self._pods, self._unreadable = self._pods, {}, {}

@@ -68,6 +68,7 @@ class ApiWatch(SourceThread):
         self._client = KubeClient(access.credentials, access.timeouts)
         self._contact = Contact(post, access, self._patience)
         self._pods = pod_map.PodMap()
+        self._known_uids: frozenset[str] = frozenset()
         self._basis: _Basis | None = None
         self._version = ""
         self._asked_at = clock.now()
@@ -102,6 +103,14 @@ class ApiWatch(SourceThread):
         connections too when a client certificate rotates, within 5 min.
         """
         if self._client.is_outdated():
+            self.relist()
+
+    def compare(self, uids: frozenset[str]) -> None:
+        """List anew where a consistent LIST has pods that we have not.
+
+        A list that was wrong once would else be believed for as long as none of them changes.
+        """
+        if not uids <= self._known_uids:
             self.relist()
 
     # ---- one round -----------------------------------------------------------------------------
@@ -160,6 +169,7 @@ class ApiWatch(SourceThread):
             )
         self._check_same()
         self._pods.replace(listed.items)
+        self._known_uids = self._pods.uids
         self._basis, self._version = basis, listed.resource_version
         self.post(ApiPodsRead(self._pods.read(at)))
         self._pods_unknown = None
@@ -217,6 +227,7 @@ class ApiWatch(SourceThread):
         if event.type != "BOOKMARK":
             try:
                 self._pods.apply(event, basis.selection, basis.node_name)
+                self._known_uids = self._pods.uids
             except FieldError:
                 return False
             self.post(ApiPodsRead(self._pods.read(at)))

@@ -243,3 +243,12 @@ def test_after_a_change_of_credentials_the_world_is_told_before_any_answer(
     assert isinstance(answer, OwnerRead)
     assert isinstance(answer.result, Seen)
     assert answer.result.value is OwnerWord.GONE
+
+
+def test_a_consistent_list_is_handed_on_to_be_compared(server: ApiServer, handed: Handed) -> None:
+    uid = server.store.create("pods", bound_pod("a"))["metadata"]["uid"]
+    lists: list[frozenset[str]] = []
+    source = ApiLook(Posted().post, Clock(), handed.access(), compare=lists.append)
+    source.ask(frozenset({CONFIRM}))
+    source.step()
+    assert lists == [{uid}]

@@ -470,3 +470,18 @@ def test_a_401_is_silence_and_is_not_asked_more_often_than_it_is_probed(
     # Once, and once more with what was read anew.
     assert server.count(f"/api/v1/nodes/{NODE}") == 2
     assert not watching.posted.of(ApiRefused)
+
+
+def test_a_consistent_list_with_pods_that_ours_lacks_causes_another(
+    server: ApiServer, handed: Handed
+) -> None:
+    uid = server.store.create("pods", bound_pod("a"))["metadata"]["uid"]
+    with Watching(handed) as watching:
+        watching.names("a")
+        wait_for_watch(server)
+        watching.source.compare(frozenset({uid}))
+        watching.source.compare(frozenset())
+        assert server.count("/api/v1/pods") == 1
+        watching.source.compare(frozenset({uid, "another"}))
+        wait_for_watch(server, 2)
+        assert server.count("/api/v1/pods") == 2
