@@ -34,6 +34,9 @@ KUBELET_FLAGS = (
     "--eviction-hard=nodefs.available<32Mi --eviction-pressure-transition-period=1s "
     "--volume-stats-agg-period=1s"
 )
+GONE = 150
+"""Seconds until a deleted pod is gone and has a successor. A kubelet removes ended containers when
+it sees their end, else once a minute, and looks every 10 s for pods that have none any more."""
 EDGE = "/api/v1/namespaces/edge"
 GATEWAY = {"app": "gateway"}
 BY_LABEL = '[[selection.rule]]\nnamespace = "edge"\nlabels = { app = "gateway" }'
@@ -82,12 +85,12 @@ class Stage:
             found = workloads.ready_pods(self.cluster, name)
             return next((pod for pod in found if uid_of(pod) not in known), None)
 
-        return wait_for(f"{name} has a new pod that is Ready", fresh, 60, 0.2)
+        return wait_for(f"{name} has a new pod that is Ready", fresh, GONE, 0.2)
 
     def wait_until_gone(self, *pods: object) -> None:
         """Return when the API server has these pods no more."""
         urls = [url_of(pod) for pod in pods]
-        wait_for(f"{urls} are gone", lambda: not any(map(self.api.exists, urls)), 60)
+        wait_for(f"{urls} are gone", lambda: not any(map(self.api.exists, urls)), GONE)
 
     def wait_until_failed(self, pod: object, reason: str) -> None:
         """Return when the kubelet ended a pod for that reason."""
@@ -154,8 +157,10 @@ class Stage:
     def controllers_stopped(self) -> Generator[None]:
         """Have nobody make, bind or remove pods but the tests and the kubelet."""
         self.machine.sh(f"systemctl stop {CONTROLLERS}")
-        yield
-        self.machine.sh(f"systemctl start {CONTROLLERS}")
+        try:
+            yield
+        finally:
+            self.machine.sh(f"systemctl start {CONTROLLERS}")
 
 
 @pytest.fixture(scope="module")
