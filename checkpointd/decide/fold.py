@@ -305,11 +305,20 @@ def _merge_machine(before: Observation, result: Seen[MachineProcesses] | Unknown
         kubelet_in_boot=before.kubelet_in_boot or new is not None,
         runtime_in_boot=before.runtime_in_boot or result.value.runtime_present,
     )
+    if new is not None and (old is None or new.started != old.started):
+        after = replace(after, kubelet_started_ns=_unix_time(new.started, result.at))
     replaced = old is not None and (new is None or (new.pid, new.started) != (old.pid, old.started))
     if replaced or _is_older(before.kubelet_list, new):
         gone = Unknown("the kubelet was restarted" if new else "no kubelet process", result.at)
         after = replace(after, kubelet_list=gone, running_pods=gone)
     return after
+
+
+def _unix_time(then: Instant, now: Instant) -> int:
+    """Return Unix nanoseconds of ``then``, by the wall clock of ``now``: the runtime's count."""
+    if not now.wall:
+        return 0
+    return int((scene.parse_wall(now.wall).timestamp() - now.seconds_since(then)) * 1e9)
 
 
 def _is_older(listed: Seen[KubeletList] | Unknown, kubelet: KubeletProcess | None) -> bool:

@@ -79,8 +79,30 @@ def _may_start(
     slow = checkpoint.stop_seconds is not None and checkpoint.stop_seconds > SLOW_STOP
     # Without its API server the kubelet could not read what the other's volumes are made of.
     early = slow and not checkpoint.serves_api
-    ready = runs.has_ready_sandbox(runtime, heir.uid) and _is_initialised(heir, runtime, scene)
+    ready = (
+        runs.has_ready_sandbox(runtime, heir.uid)
+        and _is_initialised(heir, runtime, scene)
+        and (_is_set_up(heir, runtime, scene) or _is_long_in_contact(scene))
+    )
     return (early or ready) and _tries_soon(checkpoint, heir, runtime, scene)
+
+
+def _is_set_up(heir: Word, runtime: Runtime, scene: Scene) -> bool:
+    """Tell whether this kubelet process has set up the heir's volumes: it made a sandbox since.
+
+    Or a container: it makes either only afterwards (pkg/kubelet/kubelet.go, syncPod). One that was
+    restarted finds the old sandbox still READY, and has to read secrets from the API server first.
+    """
+    since = scene.observation.kubelet_started_ns
+    sandboxes = (each.created_ns for each in runtime.sandboxes if each.uid == heir.uid)
+    containers = (each.created_ns for each in runtime.containers if each.uid == heir.uid)
+    return max((*sandboxes, *containers), default=0) >= since
+
+
+def _is_long_in_contact(scene: Scene) -> bool:
+    """Tell whether the API server has been there for the kubelet's longest back-off."""
+    contact = scene.observation.api_contact
+    return scene.timers.passed(contact.reached_since, scene.policy.times.crash_back_off_most)
 
 
 def _tries_soon(checkpoint: Checkpoint, heir: Word, runtime: Runtime, scene: Scene) -> bool:
@@ -99,10 +121,9 @@ def _tries_soon(checkpoint: Checkpoint, heir: Word, runtime: Runtime, scene: Sce
         mine = container.uid == heir.uid and container.name not in done
         if mine and (known is None or known.attempt < container.attempt):
             newest[container.name] = container
-    contact, most = scene.observation.api_contact, scene.policy.times.crash_back_off_most
     slow = 0.0 if may_bound(checkpoint) else checkpoint.stop_seconds or 0.0
     return all(_starts_soon(container, slow, scene) for container in newest.values()) or (
-        scene.timers.passed(contact.reached_since, most)
+        _is_long_in_contact(scene)
     )
 
 

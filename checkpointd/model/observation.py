@@ -237,6 +237,7 @@ class Observation:
     ``exits`` says, by container id, when the runtime first showed it exited. ``api_user`` is whom
     our credentials stand for, "" where they do not say. ``service_denied`` is whether Service
     default/kubernetes could not be read for want of permission, when a world was last read.
+    ``kubelet_started_ns`` is the kubelet's start in Unix nanoseconds, as the runtime counts.
     """
 
     boot_id: str
@@ -262,6 +263,7 @@ class Observation:
     ready_since: Mapping[str, Instant]
     had_processes: frozenset[str]
     kubelet_in_boot: bool = False
+    kubelet_started_ns: int = 0
     override_problems: tuple[str, ...] = ()
     thawed: Instant | None = None
     exits: Mapping[str, Instant] = field(default_factory=dict[str, Instant])

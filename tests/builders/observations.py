@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from checkpointd.decide import decide
@@ -61,6 +62,7 @@ def at(seconds: float, boot: str = BOOT) -> Instant:
 
 
 NOW = at(1000)
+WALL_NS = int(datetime.fromisoformat(WALL.replace("Z", "+00:00")).timestamp()) * 10**9
 
 
 def seen(value: Any, since: float = 20, read: float = 999) -> Seen[Any]:
@@ -286,7 +288,7 @@ def sandbox(uid: str, *, ready: bool = True, **fields: Any) -> Sandbox:
         uid=uid,
         attempt=0,
         ready=ready,
-        created_ns=0,
+        created_ns=WALL_NS,
         config_source="api",
         checkpoint_of="",
     )
@@ -302,7 +304,7 @@ def container(uid: str, state: ContainerState = ContainerState.RUNNING, **fields
         name="main",
         attempt=0,
         state=state,
-        created_ns=0,
+        created_ns=WALL_NS,
         image="registry.example/api:1",
         image_ref="",
     )

@@ -77,6 +77,12 @@ def outage(node: Standalone) -> Generator[None]:
         node.start_controllers()
 
 
+def notes_of_links(node: Standalone) -> list[object]:
+    """Return what the status notes of a static-pod directory that is a link."""
+    notes = objects.items(node.daemon.status(), "notes")
+    return [note for note in notes if "link to /etc/kubernetes/away" in str(note)]
+
+
 def test_d14_whatever_takes_the_directorys_place_is_named_with_its_remedy(
     node: Standalone,
 ) -> None:
@@ -89,11 +95,10 @@ def test_d14_whatever_takes_the_directorys_place_is_named_with_its_remedy(
     node.wait_for_alarm("is no directory", "staticPodPath")
     sh(f"rm {MANIFESTS}; ln -s /etc/kubernetes/away {MANIFESTS}")
     node.wait_until_well()
-    notes = objects.items(node.daemon.status(), "notes")
-    assert [note for note in notes if "link to /etc/kubernetes/away" in str(note)]
+    assert notes_of_links(node)
     assert "copies are placed there" in sh("checkpointd status", check=False)
     sh(f"rm {MANIFESTS}; mv /etc/kubernetes/away {MANIFESTS}")
-    wait_for("no note is left", lambda: not objects.items(node.daemon.status(), "notes"), 10, 0.5)
+    wait_for("no note of it is left", lambda: not notes_of_links(node), 10, 0.5)
     assert node.machine.path(STRANGER).read_text() == STRANGERS
 
 

@@ -198,6 +198,18 @@ def test_a_kubelet_that_was_restarted_has_no_list_yet() -> None:
     assert isinstance(told(WELL, new).kubelet_list, Unknown)
 
 
+def test_k18_the_kubelets_start_is_known_as_the_runtime_counts_time() -> None:
+    first = told(
+        WELL, facts.MachineRead(seen(build.machine(build.kubelet(started=400)), read=1000))
+    )
+    again = told(
+        first, facts.MachineRead(seen(build.machine(build.kubelet(started=400)), read=1600))
+    )
+    assert again.kubelet_started_ns == first.kubelet_started_ns == build.WALL_NS - 600 * 10**9
+    new = facts.MachineRead(seen(build.machine(build.kubelet(started=995)), read=1000))
+    assert told(again, new).kubelet_started_ns == build.WALL_NS - 5 * 10**9
+
+
 def test_a_kubelet_that_was_restarted_while_nobody_looked_has_no_list_yet() -> None:
     blind = told(WELL, facts.MachineRead(unknown()))
     new = facts.MachineRead(seen(build.machine(build.kubelet(started=995, pid=200)), read=1000))

@@ -127,6 +127,25 @@ def test_b3_an_exclusive_copy_goes_2_s_before_the_kubelets_next_try(
     assert (phase_of(run(world, SERVING), SERVING) is Phase.YIELDING) is goes
 
 
+@pytest.mark.parametrize(
+    ("made", "contact", "goes"),
+    [("sandbox", 990, True), ("container", 990, True), ("", 990, False), ("", 600, True)],
+)
+def test_k18_a_sandbox_from_before_the_kubelets_start_says_nothing_of_the_others_volumes(
+    made: str, contact: float, *, goes: bool
+) -> None:
+    # Seen on a real node: it had still to read the secrets, from the API server that just went.
+    new, old = build.WALL_NS, build.WALL_NS - 60 * 10**9
+    sandbox = build.sandbox(UID, created_ns=new if made == "sandbox" else old)
+    running = build.container(UID, id="again", created_ns=new if made == "container" else old)
+    ran = replace(running, state=ContainerState.EXITED)
+    picture = build.runtime(COPY_UID, sandboxes=[sandbox], containers=[ran])
+    world = trusted_since(
+        contact, beside(runtime=picture, kubelet_started_ns=build.WALL_NS - 30 * 10**9)
+    )
+    assert (phase_of(run(world, SERVING), SERVING) is Phase.YIELDING) is goes
+
+
 @pytest.mark.parametrize(("exited", "goes"), [(995.6, False), (995.4, True)])
 def test_b3_a_copy_that_writes_and_ends_slowly_goes_so_much_earlier(
     exited: float, *, goes: bool
