@@ -8,8 +8,13 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from tests.e2e.node.waiting import wait_for
+
+T = TypeVar("T")
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,12 +42,12 @@ def listen(pid: int, address: tuple[str, int]) -> socket.socket:
     return make_inside(pid, lambda: socket.create_server(address))
 
 
-def make_inside(pid: int, make: Callable[[], socket.socket]) -> socket.socket:
-    """Make a socket in the network namespace of process `pid`; it stays there.
+def make_inside(pid: int, make: Callable[[], T]) -> T:
+    """Make something, as a socket, in the network namespace of process `pid`; it stays there.
 
     Namespaces belong to threads, so a thread of its own makes it.
     """
-    result: list[socket.socket | OSError] = []
+    result: list[T | OSError] = []
 
     def in_namespace() -> None:
         try:
@@ -71,8 +76,13 @@ class Cable:
         self._ends = (left, right)
 
     def plug(self) -> None:
-        """Connect the two bridges; both machines must be running."""
+        """Connect the two bridges; both machines must be running.
+
+        The kernel takes a cable away some time after the machine at its other end went down.
+        """
         left, right = (end.read_text().strip() for end in self._ends)
+        for pid in (left, right):
+            wait_for("the old cable is away", partial(remove_link, pid, "cable"), 10)
         ip("link", "add", "cable", "netns", left, "type", "veth",
            "peer", "name", "cable", "netns", right)  # fmt: skip
         for pid in (left, right):
@@ -87,6 +97,19 @@ class Cable:
 def ip(*arguments: str) -> None:
     """Run ip(8) on the host; used only for links whose two ends lie in machines."""
     subprocess.run(["ip", *arguments], check=True)
+
+
+def has_link(pid: str, name: str) -> bool:
+    """Say whether the network namespace of process `pid` has such a link."""
+    return any(found == name for _, found in make_inside(int(pid), socket.if_nameindex))
+
+
+def remove_link(pid: str, name: str) -> bool:
+    """Remove a link from the network namespace of process `pid`; say whether it is gone."""
+    if has_link(pid, name):
+        command = ["nsenter", "-t", pid, "-n", "ip", "link", "del", name]
+        subprocess.run(command, check=False)  # it may go by itself right now
+    return not has_link(pid, name)
 
 
 def in_network(pid: str, *command: str) -> None:
