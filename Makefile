@@ -47,7 +47,7 @@ demo: $(INSTALLED)  ## Lose the last API server and get it back, in a minute: no
 
 .PHONY: test
 test: $(INSTALLED)  ## All tests that need no root: unit, property, contract, integration, linters
-	$(PYTEST) -n $(JOBS) --dist load --maxschedchunk 2 -m "not e2e and not package"
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "not e2e and not package"
 
 .PHONY: pythons
 pythons:  ## `make test` on Python 3.10 to 3.14, as many as are here or in Debian (PYTHONS="3.10 3.14")
